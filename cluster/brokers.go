@@ -1,0 +1,63 @@
+package cluster
+
+import (
+	"math"
+	"strconv"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// producerIDBlock is how many producer ids a broker gets at once.
+const producerIDBlock = 1000
+
+// Finalized levels of the features of a new cluster. Other features are finalized by the step that makes them work.
+var newClusterFeatures = []featureRecord{
+	{"metadata.version", 33},
+	{"transaction.version", 2},
+}
+
+func brokerName(id int32) string { return strconv.Itoa(int(id)) }
+
+// format makes the records of a cluster that has none: its id, its features, and min.insync.replicas as the cluster's dynamic default. Kafka
+// sets that one when a cluster is made, from then on the static setting of a node has no say (KIP-966).
+func (d *decider) format(clusterID string) []record {
+	if d.im.ClusterID != "" {
+		return nil
+	}
+	records := []record{clusterRecord{clusterID}}
+	for _, f := range newClusterFeatures {
+		records = append(records, f)
+	}
+	value, _ := d.static.Value(minInsyncReplicas)
+	return append(records, configRecord{kmsg.ConfigResourceTypeBroker, "", minInsyncReplicas, &value})
+}
+
+// register decides on the registration of a broker. One that has registered already, in this life, gets no record.
+func (d *decider) register(r Registration) ([]record, error) {
+	if d.im.ClusterID != "" && r.ClusterID != d.im.ClusterID {
+		return nil, reject(kerr.InconsistentClusterID, "Expected cluster ID %s, but got cluster ID %s", d.im.ClusterID, r.ClusterID)
+	}
+	if b := d.im.Broker(r.BrokerID); b != nil && b.Incarnation == r.Incarnation {
+		return nil, nil
+	}
+	return append(d.format(r.ClusterID), brokerRecord{Broker{
+		ID: r.BrokerID, Incarnation: r.Incarnation, Endpoints: r.Endpoints, Rack: r.Rack, LogDirs: r.LogDirs,
+	}}), nil
+}
+
+// allocateProducerIDs decides on a block of ids for a broker, whose record must be committed before any id of the block is used.
+func (d *decider) allocateProducerIDs(brokerID int32, brokerEpoch int64) (first int64, records []record, err error) {
+	b := d.im.Broker(brokerID)
+	switch {
+	case b == nil:
+		return 0, nil, kerr.BrokerIDNotRegistered
+	case b.Epoch != brokerEpoch:
+		return 0, nil, kerr.StaleBrokerEpoch
+	}
+	first = d.im.nextProducerID
+	if first > math.MaxInt64-producerIDBlock {
+		return 0, nil, reject(kerr.UnknownServerError, "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit")
+	}
+	return first, []record{producerIDsRecord{brokerID, brokerEpoch, first + producerIDBlock}}, nil
+}

@@ -1,0 +1,232 @@
+package cluster
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	iradix "github.com/hashicorp/go-immutable-radix"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// restartEpochs is how much a leader epoch grows when the leader has been restarted: as in Kafka, where the partition first loses its leader
+// and then gets it back.
+const restartEpochs = 2
+
+// edit makes the next image from one. It is owned by one goroutine and used once. Copying is by layers: the trees share all that the edit does
+// not touch, so one edit of n topics costs about n, whatever the image holds.
+type edit struct {
+	im      Image // trees and brokers of it are shared with other images
+	topics  *iradix.Txn
+	ids     *iradix.Txn
+	similar *iradix.Txn
+	configs *iradix.Txn
+}
+
+// edit starts the image that is as of the given index.
+func (im *Image) edit(index int64) *edit {
+	e := &edit{im: *im, topics: im.topics.Txn(), ids: im.ids.Txn(), similar: im.similar.Txn(), configs: im.configs.Txn()}
+	e.im.Index = index
+	return e
+}
+
+// image ends the edit.
+func (e *edit) image() *Image {
+	e.im.topics, e.im.ids = e.topics.Commit(), e.ids.Commit()
+	e.im.similar, e.im.configs = e.similar.Commit(), e.configs.Commit()
+	im := e.im
+	return &im
+}
+
+// replay is what records mean. A record that cannot follow the image is an error: the log has then been written by something else than
+// the decisions of this package, and the edit must be dropped.
+func (e *edit) replay(rec record) error {
+	switch rec := rec.(type) {
+	case clusterRecord:
+		if e.im.ClusterID != "" {
+			return fmt.Errorf("%w: cluster %s is formatted again as %s", errCorrupt, e.im.ClusterID, rec.clusterID)
+		}
+		e.im.ClusterID = rec.clusterID
+	case featureRecord:
+		e.replayFeature(rec)
+	case brokerRecord:
+		e.replayBroker(rec)
+	case topicRecord:
+		return e.replayTopic(rec)
+	case partitionsRecord:
+		return e.replayPartitions(rec)
+	case removeTopicRecord:
+		return e.replayRemoveTopic(rec)
+	case configRecord:
+		e.replayConfig(rec)
+	case producerIDsRecord:
+		if rec.next <= e.im.nextProducerID {
+			return fmt.Errorf("%w: producer ids below %d after those below %d", errCorrupt, rec.next, e.im.nextProducerID)
+		}
+		e.im.nextProducerID = rec.next
+	}
+	return nil
+}
+
+func (e *edit) replayFeature(rec featureRecord) {
+	e.im.features = maps.Clone(e.im.features)
+	if rec.level == 0 {
+		delete(e.im.features, rec.name)
+		return
+	}
+	e.im.features[rec.name] = rec.level
+}
+
+func (e *edit) replayBroker(rec brokerRecord) {
+	b := rec.broker
+	if b.Epoch == 0 {
+		b.Epoch = e.im.Index
+	}
+	brokers := slices.Clone(e.im.brokers)
+	i, known := slices.BinarySearchFunc(brokers, b.ID, func(b *Broker, id int32) int { return int(b.ID) - int(id) })
+	if known {
+		brokers[i] = &b
+	} else {
+		brokers = slices.Insert(brokers, i, &b)
+	}
+	e.im.brokers = brokers
+	if known {
+		e.raiseEpochs(b.ID)
+	}
+}
+
+// raiseEpochs starts a new leader epoch of each partition that the broker leads.
+func (e *edit) raiseEpochs(broker int32) {
+	var led []*Topic
+	it := e.topics.Root().Iterator()
+	for _, v, ok := it.Next(); ok; _, v, ok = it.Next() {
+		t := v.(*Topic)
+		if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return p.Leader == broker }) {
+			led = append(led, t)
+		}
+	}
+	for _, t := range led {
+		next := *t
+		next.Partitions = slices.Clone(t.Partitions)
+		for i := range next.Partitions {
+			if p := &next.Partitions[i]; p.Leader == broker {
+				p.LeaderEpoch += restartEpochs
+				p.PartitionEpoch += restartEpochs
+			}
+		}
+		e.put(&next)
+	}
+}
+
+func (e *edit) put(t *Topic) {
+	e.topics.Insert([]byte(t.Name), t)
+	e.ids.Insert(t.ID[:], t)
+}
+
+func (e *edit) replayTopic(rec topicRecord) error {
+	if _, ok := e.topics.Get([]byte(rec.name)); ok {
+		return fmt.Errorf("%w: topic %s is created again", errCorrupt, rec.name)
+	}
+	if _, ok := e.ids.Get(rec.id[:]); ok {
+		return fmt.Errorf("%w: topic id %x of %s is taken", errCorrupt, rec.id, rec.name)
+	}
+	e.put(&Topic{Name: rec.name, ID: rec.id, Internal: isInternal(rec.name), Partitions: rec.partitions})
+	if key := similarKey(rec.name); key != nil {
+		e.similar.Insert(key, rec.name)
+	}
+	e.im.partitions += len(rec.partitions)
+	return nil
+}
+
+func (e *edit) replayPartitions(rec partitionsRecord) error {
+	v, ok := e.ids.Get(rec.topicID[:])
+	if !ok {
+		return fmt.Errorf("%w: partitions for unknown topic id %x", errCorrupt, rec.topicID)
+	}
+	t := *v.(*Topic)
+	if int(rec.first) != len(t.Partitions) {
+		return fmt.Errorf("%w: partitions of %s from %d on, it has %d", errCorrupt, t.Name, rec.first, len(t.Partitions))
+	}
+	t.Partitions = slices.Concat(t.Partitions, rec.partitions)
+	e.put(&t)
+	e.im.partitions += len(rec.partitions)
+	return nil
+}
+
+func (e *edit) replayRemoveTopic(rec removeTopicRecord) error {
+	v, ok := e.ids.Delete(rec.topicID[:])
+	if !ok {
+		return fmt.Errorf("%w: unknown topic id %x is removed", errCorrupt, rec.topicID)
+	}
+	t := v.(*Topic)
+	e.topics.Delete([]byte(t.Name))
+	if key := similarKey(t.Name); key != nil {
+		e.similar.Delete(key)
+	}
+	e.configs.Delete(configKey(kmsg.ConfigResourceTypeTopic, t.Name))
+	e.im.partitions -= len(t.Partitions)
+	return nil
+}
+
+func (e *edit) replayConfig(rec configRecord) {
+	key := configKey(rec.resource, rec.name)
+	var values map[string]string
+	if v, ok := e.configs.Get(key); ok {
+		values = maps.Clone(v.(map[string]string))
+	} else {
+		values = map[string]string{}
+	}
+	if rec.value == nil {
+		delete(values, rec.key)
+	} else {
+		values[rec.key] = *rec.value
+	}
+	if len(values) == 0 {
+		e.configs.Delete(key)
+		return
+	}
+	e.configs.Insert(key, values)
+}
+
+// similarKey files a topic under what its name is where '.' and '_' are the same, as they are in the names of metrics: names of one prefix up
+// to the 0 collide. It is nil for a name with neither, which collides with no other.
+func similarKey(name string) []byte {
+	if !strings.ContainsAny(name, "._") {
+		return nil
+	}
+	return append(similarPrefix(name), name...)
+}
+
+func similarPrefix(name string) []byte {
+	return append([]byte(strings.ReplaceAll(name, ".", "_")), 0)
+}
+
+// records are the shortest history that makes the image, for snapshots. Brokers come before topics, as a registration raises epochs.
+func (im *Image) records() []record {
+	var rs []record
+	if im.ClusterID != "" {
+		rs = append(rs, clusterRecord{im.ClusterID})
+	}
+	for _, name := range slices.Sorted(maps.Keys(im.features)) {
+		rs = append(rs, featureRecord{name, im.features[name]})
+	}
+	for _, b := range im.brokers {
+		rs = append(rs, brokerRecord{*b})
+	}
+	for t := range im.Topics() {
+		rs = append(rs, topicRecord{t.Name, t.ID, t.Partitions})
+	}
+	it := im.configs.Root().Iterator()
+	for k, v, ok := it.Next(); ok; k, v, ok = it.Next() {
+		values := v.(map[string]string)
+		for _, key := range slices.Sorted(maps.Keys(values)) {
+			value := values[key]
+			rs = append(rs, configRecord{kmsg.ConfigResourceType(int8(k[0])), string(k[1:]), key, &value})
+		}
+	}
+	if im.nextProducerID > 0 {
+		rs = append(rs, producerIDsRecord{-1, -1, im.nextProducerID})
+	}
+	return rs
+}

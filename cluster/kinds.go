@@ -1,0 +1,404 @@
+package cluster
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"oncelog/config"
+)
+
+// configKind is a kind of resource that has dynamic configs: what names it may have and what may be set.
+type configKind struct {
+	// checkResource checks the resource's name, before its configs.
+	checkResource func(d *decider, name string) error
+	// check checks the changed keys (nil removes one), and what all of them will be.
+	check func(d *decider, name string, changed map[string]*string, merged map[string]string) error
+	// checkList refuses an APPEND or SUBTRACT.
+	checkList func(o configOp) error
+	// defaultOf is what APPEND and SUBTRACT start from where nothing is set.
+	defaultOf func(key string) string
+}
+
+var configKinds = map[kmsg.ConfigResourceType]configKind{
+	kmsg.ConfigResourceTypeTopic: {
+		checkResource: func(*decider, string) error { return nil },
+		check:         checkTopicConfigs,
+		checkList:     listOnly(topicDefs),
+		defaultOf:     func(key string) string { return topicDefs()[key].Default },
+	},
+	kmsg.ConfigResourceTypeBroker: {
+		checkResource: checkBrokerName,
+		check:         checkBrokerConfigs,
+		checkList:     checkBrokerList,
+		defaultOf:     func(key string) string { return brokerDefs()[key].Default },
+	},
+	kmsg.ConfigResourceTypeGroupConfig: {
+		checkResource: func(*decider, string) error { return nil },
+		check:         checkGroupConfigs,
+		checkList:     listOnly(func() map[string]config.Def { return nil }),
+		defaultOf:     func(string) string { return "" },
+	},
+	kmsg.ConfigResourceTypeClientMetrics: {
+		checkResource: func(*decider, string) error { return nil },
+		check:         checkClientMetrics,
+		checkList:     listOnly(func() map[string]config.Def { return nil }),
+		defaultOf:     func(string) string { return "" },
+	},
+}
+
+// The tables of settings by name, made when they are first asked for.
+var (
+	topicDefs  = byName(config.TopicDefs)
+	brokerDefs = byName(config.BrokerDefs)
+	groupDefs  = byName(config.GroupDefs)
+)
+
+func byName(table func() []config.Def) func() map[string]config.Def {
+	return sync.OnceValue(func() map[string]config.Def {
+		m := map[string]config.Def{}
+		for _, d := range table() {
+			m[d.Name] = d
+		}
+		return m
+	})
+}
+
+// listOnly allows APPEND and SUBTRACT for the lists of a table. Kafka has none for groups and client metrics, whatever the types of their keys.
+func listOnly(defs func() map[string]config.Def) func(configOp) error {
+	return func(o configOp) error {
+		if def, ok := defs()[o.key]; ok && def.Type == listType {
+			return nil
+		}
+		verb := "APPEND"
+		if o.op == kmsg.IncrementalAlterConfigOpSubtract {
+			verb = "SUBTRACT"
+		}
+		return reject(kerr.InvalidConfig, "Can't %s to key %s because its type is not LIST.", verb, o.key)
+	}
+}
+
+func invalidConfig(err error) error {
+	if err == nil {
+		return nil
+	}
+	return reject(kerr.InvalidConfig, "%s", err.Error())
+}
+
+// Topics.
+
+// topicConfigs are the configs of a new topic: their values and the order in which the request has their names.
+type topicConfigs struct {
+	values map[string]string
+	order  []string
+}
+
+// topicOverrides checks the configs of a CreateTopics request. Of a key that comes twice the last value holds, as in Kafka.
+func topicOverrides(configs []kmsg.CreateTopicsRequestTopicConfig) (topicConfigs, error) {
+	o := topicConfigs{values: make(map[string]string, len(configs))}
+	var null []string
+	for i := range configs {
+		c := &configs[i]
+		if c.Value == nil {
+			null = append(null, c.Name)
+			continue
+		}
+		if _, ok := o.values[c.Name]; !ok {
+			o.order = append(o.order, c.Name)
+		}
+		o.values[c.Name] = *c.Value
+	}
+	if len(null) > 0 {
+		return o, reject(kerr.InvalidConfig, "Null value not supported for topic configs: %s", strings.Join(null, ","))
+	}
+	return o, checkTopicValues(o.order, o.values)
+}
+
+// checkTopicValues checks the values of keys, and how all values go together.
+func checkTopicValues(keys []string, values map[string]string) error {
+	for _, key := range keys {
+		if _, ok := topicDefs()[key]; !ok {
+			return reject(kerr.InvalidConfig, "Unknown topic config name: %s", key)
+		}
+	}
+	for _, key := range keys {
+		if err := config.CheckTopic(key, values[key]); err != nil {
+			return invalidConfig(err)
+		}
+	}
+	low, lowOK := intValue(values, "min.compaction.lag.ms", 0)
+	high, highOK := intValue(values, "max.compaction.lag.ms", 1<<63-1)
+	if lowOK && highOK && low > high {
+		return reject(kerr.InvalidConfig, "conflict topic config setting min.compaction.lag.ms (%d) > max.compaction.lag.ms (%d)", low, high)
+	}
+	if strings.EqualFold(strings.TrimSpace(values["remote.storage.enable"]), "true") {
+		return reject(kerr.InvalidConfig,
+			"Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")
+	}
+	return nil
+}
+
+func intValue(values map[string]string, key string, unset int64) (int64, bool) {
+	v, ok := values[key]
+	if !ok {
+		return unset, true
+	}
+	n, err := strconv.ParseInt(strings.TrimSpace(v), 10, 64)
+	return n, err == nil
+}
+
+func checkTopicConfigs(d *decider, name string, changed map[string]*string, merged map[string]string) error {
+	if name == "" {
+		return reject(kerr.InvalidRequest, "Default topic resources are not allowed.")
+	}
+	if err := CheckTopicName(name); err != nil {
+		return err
+	}
+	if err := checkTopicValues(setKeys(changed), merged); err != nil {
+		return err
+	}
+	if d.im.Topic(name) == nil {
+		return reject(kerr.UnknownTopicOrPartition, "The topic '%s' does not exist.", name)
+	}
+	return nil
+}
+
+// setKeys are the keys that get a value, ascending.
+func setKeys(changed map[string]*string) []string {
+	var keys []string
+	for key, value := range changed {
+		if value != nil {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	return keys
+}
+
+// Brokers.
+
+func checkBrokerName(d *decider, name string) error {
+	if name == "" {
+		return nil
+	}
+	id, err := strconv.ParseInt(name, 10, 32)
+	if err != nil {
+		return reject(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", name)
+	}
+	if int32(id) != d.nodeID {
+		return reject(kerr.InvalidRequest, "Unexpected broker id, expected %d, but received %s", d.nodeID, name)
+	}
+	return nil
+}
+
+func checkBrokerList(o configOp) error {
+	def, ok := brokerDefs()[o.key]
+	switch {
+	case !ok:
+		return reject(kerr.InvalidConfig, "Unknown config name: %s", o.key)
+	case def.Type != listType:
+		return reject(kerr.InvalidConfig, "Config value append is not allowed for config key: %s", o.key)
+	}
+	return nil
+}
+
+// checkBrokerConfigs checks what is set; a key may be removed whatever it is. Keys that are not known are taken, as plugins have their own.
+func checkBrokerConfigs(d *decider, name string, changed map[string]*string, merged map[string]string) error {
+	keys := setKeys(changed)
+	var fixed, security, perBroker []string
+	for _, key := range keys {
+		switch def, ok := brokerDefs()[key]; {
+		case !ok:
+		case def.ReadOnly:
+			fixed = append(fixed, key)
+		case strings.HasPrefix(key, "ssl.") || strings.HasPrefix(key, "sasl."):
+			security = append(security, key)
+		case key == "listeners" || key == "listener.security.protocol.map":
+			perBroker = append(perBroker, key)
+		}
+	}
+	switch {
+	case len(fixed) > 0:
+		return reject(kerr.InvalidRequest, "Cannot update these configs dynamically: [%s]", strings.Join(fixed, ", "))
+	case len(security) > 0:
+		return reject(kerr.InvalidRequest,
+			"These security configs can be dynamically updated only per-listener using the listener prefix: [%s]", strings.Join(security, ", "))
+	case len(perBroker) > 0 && name == "":
+		return reject(kerr.InvalidRequest,
+			"Cannot update these configs at default cluster level, broker id must be specified: [%s]", strings.Join(perBroker, ", "))
+	case len(perBroker) > 0: // listeners are bound at start, here
+		return reject(kerr.InvalidRequest, "Cannot update these configs dynamically: [%s]", strings.Join(perBroker, ", "))
+	}
+	for _, key := range keys {
+		if _, ok := brokerDefs()[key]; !ok {
+			continue
+		}
+		if err := config.CheckBroker(key, *changed[key]); err != nil {
+			return reject(kerr.InvalidRequest, "%s", err.Error())
+		}
+	}
+	if err := d.checkThreads(changed); err != nil {
+		return err
+	}
+	return checkMinInsync(name, changed, merged)
+}
+
+// Pools whose size may be changed while the broker runs, by no more than half or double.
+var threadKeys = []string{
+	"num.io.threads", "num.network.threads", "num.replica.fetchers", "num.recovery.threads.per.data.dir", "background.threads",
+}
+
+func (d *decider) checkThreads(changed map[string]*string) error {
+	for _, key := range threadKeys {
+		if changed[key] == nil {
+			continue
+		}
+		next, err := strconv.ParseInt(strings.TrimSpace(*changed[key]), 10, 64)
+		now := d.broker().Int(key)
+		limit := ""
+		switch {
+		case err != nil || next >= now/2 && next <= 2*now:
+			continue
+		case next < now:
+			limit = "value should be at least half the current value "
+		default:
+			limit = "value should not be greater than double the current value "
+		}
+		return reject(kerr.InvalidRequest,
+			"Invalid value org.apache.kafka.common.config.ConfigException: Dynamic thread count update validation failed for %s=%d, %s%d for configuration Invalid dynamic configuration",
+			key, next, limit, now)
+	}
+	return nil
+}
+
+// checkMinInsync keeps min.insync.replicas what the eligible leader replicas (KIP-966) rest on: one value for the cluster, always set.
+func checkMinInsync(name string, changed map[string]*string, merged map[string]string) error {
+	_, alters := changed[minInsyncReplicas]
+	_, has := merged[minInsyncReplicas]
+	switch {
+	case name != "" && alters:
+		return reject(kerr.InvalidConfig, "Broker-level min.insync.replicas cannot be altered while ELR is enabled.")
+	case name == "" && !has:
+		return reject(kerr.InvalidConfig, "Cluster-level min.insync.replicas cannot be removed while ELR is enabled.")
+	}
+	return nil
+}
+
+// Groups.
+
+// groupRanges bound the settings of a group by those of its broker.
+var groupRanges = []struct{ key, low, high string }{
+	{"consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"},
+	{"consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"},
+	{"consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"},
+	{"share.heartbeat.interval.ms", "group.share.min.heartbeat.interval.ms", "group.share.max.heartbeat.interval.ms"},
+	{"share.session.timeout.ms", "group.share.min.session.timeout.ms", "group.share.max.session.timeout.ms"},
+	{"share.assignment.interval.ms", "group.share.min.assignment.interval.ms", "group.share.max.assignment.interval.ms"},
+	{"share.record.lock.duration.ms", "group.share.min.record.lock.duration.ms", "group.share.max.record.lock.duration.ms"},
+	{"share.delivery.count.limit", "group.share.min.delivery.count.limit", "group.share.max.delivery.count.limit"},
+	{"share.partition.max.record.locks", "group.share.min.partition.max.record.locks", "group.share.max.partition.max.record.locks"},
+	{"streams.heartbeat.interval.ms", "group.streams.min.heartbeat.interval.ms", "group.streams.max.heartbeat.interval.ms"},
+	{"streams.session.timeout.ms", "group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms"},
+	{"streams.assignment.interval.ms", "group.streams.min.assignment.interval.ms", "group.streams.max.assignment.interval.ms"},
+	{"streams.num.standby.replicas", "", "group.streams.max.standby.replicas"},
+}
+
+func checkGroupConfigs(d *decider, name string, changed map[string]*string, merged map[string]string) error {
+	if name == "" {
+		return reject(kerr.InvalidRequest, "Default group resources are not allowed.")
+	}
+	keys := setKeys(changed)
+	for _, key := range keys {
+		if _, ok := groupDefs()[key]; !ok {
+			return reject(kerr.InvalidConfig, "Unknown group config name: %s", key)
+		}
+	}
+	for _, key := range keys {
+		if err := checkGroup(key, merged[key]); err != nil {
+			return invalidConfig(err)
+		}
+	}
+	b := d.broker()
+	for _, r := range groupRanges {
+		value, ok := intValue(merged, r.key, 0)
+		if _, set := merged[r.key]; !set || !ok {
+			continue
+		}
+		high := b.Int(r.high)
+		if r.low == "" {
+			if value > high {
+				return reject(kerr.InvalidConfig, "%s must be less than or equal to %d", r.key, high)
+			}
+		} else if low := b.Int(r.low); value < low || value > high {
+			return reject(kerr.InvalidConfig, "%s must be in the range %d to %d inclusive.", r.key, low, high)
+		}
+	}
+	if assignor, ok := merged["streams.assignor.name"]; ok && !slices.Contains(b.List("group.streams.assignors"), assignor) {
+		return reject(kerr.InvalidConfig, "streams.assignor.name '%s' is not a registered task assignor. Registered assignors are: [%s].",
+			assignor, strings.Join(b.List("group.streams.assignors"), ", "))
+	}
+	return nil
+}
+
+// Client metrics.
+
+// Bounds of a subscription's push interval.
+const (
+	pushIntervalMinMillis = 100
+	pushIntervalMaxMillis = 3600 * 1000
+)
+
+// What a subscription can select clients by.
+var clientSelectors = []string{
+	"client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port",
+}
+
+func checkClientMetrics(_ *decider, name string, changed map[string]*string, merged map[string]string) error {
+	if name == "" {
+		return reject(kerr.InvalidRequest, "Subscription name can't be empty")
+	}
+	for _, key := range setKeys(changed) {
+		value := merged[key]
+		switch key {
+		case "interval.ms":
+			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
+			if err != nil {
+				return reject(kerr.InvalidConfig, "Invalid value %s for configuration interval.ms: Not a number of type INT", value)
+			}
+			if n < pushIntervalMinMillis || n > pushIntervalMaxMillis {
+				return reject(kerr.InvalidRequest, "Invalid value %d for interval.ms, interval must be between 100 and 3600000 (1 hour)", n)
+			}
+		case "match":
+			if err := checkSelectors(value); err != nil {
+				return err
+			}
+		case "metrics":
+		default:
+			return reject(kerr.InvalidRequest, "Unknown client metrics configuration: %s", key)
+		}
+	}
+	return nil
+}
+
+func checkSelectors(match string) error {
+	if strings.TrimSpace(match) == "" {
+		return nil
+	}
+	for _, s := range strings.Split(match, ",") {
+		key, pattern, ok := strings.Cut(strings.TrimSpace(s), "=")
+		err := errors.New("no pattern")
+		if ok {
+			_, err = regexp.Compile(strings.TrimSpace(pattern))
+		}
+		if err != nil || !slices.Contains(clientSelectors, strings.TrimSpace(key)) {
+			return reject(kerr.InvalidConfig, "Illegal client matching pattern: %s", s)
+		}
+	}
+	return nil
+}

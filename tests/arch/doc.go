@@ -1,0 +1,2 @@
+// Package arch holds the rules of the whole tree, as tests: which package may import which, and what no file may contain.
+package arch

@@ -16,10 +16,10 @@ import (
 	"oncelog/config"
 )
 
-// Options configure a Controller. NodeID, ClusterID, Dir and Config are required.
+// Options configure a Controller. NodeID, Dir and Config are required.
 type Options struct {
 	NodeID     int32
-	ClusterID  string         // of meta.properties; the first leader writes it into the metadata
+	ClusterID  string         // of meta.properties, which must be that of the metadata; "": Register tells
 	Dir        string         // where log, votes and snapshots live; created if missing
 	Stores     StoresFunc     // nil: on disk in Dir
 	Config     *config.Broker // static settings of this node
@@ -105,7 +105,7 @@ func Open(o Options) (*Controller, error) {
 	if err == nil {
 		err = c.machine.broken()
 	}
-	if id := c.Image().ClusterID; err == nil && id != "" && id != o.ClusterID {
+	if id := c.Image().ClusterID; err == nil && id != "" && o.ClusterID != "" && id != o.ClusterID {
 		err = fmt.Errorf("it belongs to cluster %s, this node to %s", id, o.ClusterID)
 	}
 	if err != nil {

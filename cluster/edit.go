@@ -22,12 +22,14 @@ type edit struct {
 	ids     *iradix.Txn
 	similar *iradix.Txn
 	configs *iradix.Txn
+	change  change
 }
 
 // edit starts the image that is as of the given index.
 func (im *Image) edit(index int64) *edit {
 	e := &edit{im: *im, topics: im.topics.Txn(), ids: im.ids.Txn(), similar: im.similar.Txn(), configs: im.configs.Txn()}
 	e.im.Index = index
+	e.change.from = im.Index
 	return e
 }
 
@@ -35,6 +37,8 @@ func (im *Image) edit(index int64) *edit {
 func (e *edit) image() *Image {
 	e.im.topics, e.im.ids = e.topics.Commit(), e.ids.Commit()
 	e.im.similar, e.im.configs = e.similar.Commit(), e.configs.Commit()
+	old := e.im.recent
+	e.im.recent = append(append(make([]change, 0, recentChanges), old[max(0, len(old)-recentChanges+1):]...), e.change)
 	im := e.im
 	return &im
 }
@@ -120,6 +124,7 @@ func (e *edit) raiseEpochs(broker int32) {
 }
 
 func (e *edit) put(t *Topic) {
+	e.change.topics = append(e.change.topics, t.Name)
 	e.topics.Insert([]byte(t.Name), t)
 	e.ids.Insert(t.ID[:], t)
 }
@@ -160,6 +165,7 @@ func (e *edit) replayRemoveTopic(rec removeTopicRecord) error {
 		return fmt.Errorf("%w: unknown topic id %x is removed", errCorrupt, rec.topicID)
 	}
 	t := v.(*Topic)
+	e.change.topics = append(e.change.topics, t.Name)
 	e.topics.Delete([]byte(t.Name))
 	if key := similarKey(t.Name); key != nil {
 		e.similar.Delete(key)
@@ -170,6 +176,7 @@ func (e *edit) replayRemoveTopic(rec removeTopicRecord) error {
 }
 
 func (e *edit) replayConfig(rec configRecord) {
+	e.change.configs = append(e.change.configs, Resource{rec.resource, rec.name})
 	key := configKey(rec.resource, rec.name)
 	var values map[string]string
 	if v, ok := e.configs.Get(key); ok {

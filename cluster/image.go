@@ -23,6 +23,9 @@ type Image struct {
 	features       map[string]int16
 	nextProducerID int64 // first id of the next block to hand out
 	partitions     int   // sum over all topics
+
+	// recent are the last changes, the newest behind: what Since knows.
+	recent []change
 }
 
 // Topic is a topic and its partitions; Partitions[i] is partition i.
@@ -60,6 +63,46 @@ type Endpoint struct {
 	Host     string
 	Port     int32
 	Protocol string // security protocol: PLAINTEXT, SSL, SASL_PLAINTEXT, SASL_SSL
+}
+
+// recentChanges is how many changes an image remembers. Who looks at images more seldom compares them whole.
+const recentChanges = 32
+
+// change is what one entry touched.
+type change struct {
+	from    int64 // index of the image before
+	topics  []string
+	configs []Resource
+}
+
+// Resource is something that has dynamic configs.
+type Resource struct {
+	Kind kmsg.ConfigResourceType
+	Name string
+}
+
+// Delta is what differs between two images, in the order in which it changed; names may come more than once.
+type Delta struct {
+	Topics  []string   // created, changed or deleted
+	Configs []Resource // whose configs were set or removed; not those that went with their topic
+}
+
+// Since tells what has changed from an older image to this one. ok is false if that is too long ago to be known.
+func (im *Image) Since(old *Image) (d Delta, ok bool) {
+	if old.Index == im.Index {
+		return d, true
+	}
+	for i := len(im.recent) - 1; i >= 0; i-- {
+		if im.recent[i].from != old.Index {
+			continue
+		}
+		for _, c := range im.recent[i:] {
+			d.Topics = append(d.Topics, c.topics...)
+			d.Configs = append(d.Configs, c.configs...)
+		}
+		return d, true
+	}
+	return d, false
 }
 
 // Topic returns the topic of that name, nil if there is none.

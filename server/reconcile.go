@@ -1,0 +1,365 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"oncelog/cluster"
+	"oncelog/config"
+	"oncelog/partition"
+)
+
+// How long the reconciler waits before it tries again what a disk refused. The pause doubles.
+const (
+	reconcilePauseMin = time.Second
+	reconcilePauseMax = time.Minute
+)
+
+// reconciler makes this node be what the metadata says: it compares each new image with the one before and creates, leads and deletes replicas,
+// loads and unloads coordinators, and hands on dynamic configs. One goroutine does that, after a first round that the start waits for.
+//
+// Nothing else starts or ends a replica or a coordinator.
+type reconciler struct {
+	// Immutable.
+	nodeID   int32
+	images   imageSource
+	replicas *partition.Set
+	hooks    reconcileHooks
+	log      *slog.Logger
+
+	// Owned by the goroutine.
+	image  *cluster.Image  // what has been made true, but for failed
+	failed map[string]bool // topics that a disk refused something of
+
+	mu      sync.Mutex
+	done    int64         // index of image
+	changed chan struct{} // closed when done grows
+
+	cancel context.CancelFunc
+	ended  sync.WaitGroup
+}
+
+// imageSource is the controller, as the reconciler sees it.
+type imageSource interface {
+	Image() *cluster.Image
+	Changed() <-chan struct{}
+}
+
+// reconcileHooks are what changes with the metadata beside replicas. All are called from one goroutine.
+type reconcileHooks struct {
+	load          func(topic string, index, epoch int32, p *partition.Partition)
+	unload        func(topic string, index, epoch int32)
+	topicsDeleted func(names []string)
+	setConfig     func(clusterDefault, perBroker map[string]string) *config.Broker
+	topicConfig   func(name string) *config.Topic
+}
+
+func newReconciler(nodeID int32, images imageSource, replicas *partition.Set, hooks reconcileHooks, log *slog.Logger) *reconciler {
+	return &reconciler{
+		nodeID: nodeID, images: images, replicas: replicas, hooks: hooks, log: log,
+		failed: map[string]bool{}, changed: make(chan struct{}),
+	}
+}
+
+// start makes the present image true and then follows it until stop.
+func (r *reconciler) start() {
+	im := r.images.Image()
+	r.removeStrays(im)
+	r.applyConfigs(nil, im, nil)
+	r.applyTopics(nil, im, topicNames(im))
+	r.finish(im)
+	ctx, cancel := context.WithCancel(context.Background())
+	r.cancel = cancel
+	r.ended.Go(func() { r.run(ctx) })
+}
+
+func (r *reconciler) stop() {
+	r.cancel()
+	r.ended.Wait()
+}
+
+func (r *reconciler) run(ctx context.Context) {
+	pause := reconcilePauseMin
+	var retry <-chan time.Time
+	for {
+		changed := r.images.Changed()
+		if im := r.images.Image(); im.Index != r.image.Index {
+			r.follow(im)
+			continue
+		}
+		if len(r.failed) == 0 {
+			retry, pause = nil, reconcilePauseMin
+		} else if retry == nil {
+			retry, pause = time.After(pause), min(2*pause, reconcilePauseMax)
+		}
+		select {
+		case <-changed:
+		case <-retry:
+			retry = nil
+			r.retryFailed()
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// follow makes an image true, given that the one before is.
+func (r *reconciler) follow(im *cluster.Image) {
+	old := r.image
+	delta, known := im.Since(old)
+	if !known {
+		delta.Topics = append(topicNames(old), topicNames(im)...)
+		delta.Configs = nil
+	}
+	r.applyConfigs(old, im, delta.Configs)
+	slices.Sort(delta.Topics)
+	r.applyTopics(old, im, slices.Compact(delta.Topics))
+	r.finish(im)
+}
+
+func (r *reconciler) finish(im *cluster.Image) {
+	r.image = im
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.done = im.Index
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// await returns once what the image of that index says holds on this node, or with ctx's error.
+func (r *reconciler) await(ctx context.Context, index int64) error {
+	for {
+		r.mu.Lock()
+		done, changed := r.done, r.changed
+		r.mu.Unlock()
+		if done >= index {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// retryFailed tries again all topics that a disk refused something of.
+func (r *reconciler) retryFailed() {
+	names := slices.Sorted(maps.Keys(r.failed))
+	clear(r.failed)
+	r.applyTopics(r.image, r.image, names)
+}
+
+func topicNames(im *cluster.Image) []string {
+	names := make([]string, 0, im.NumTopics())
+	for t := range im.Topics() {
+		names = append(names, t.Name)
+	}
+	return names
+}
+
+// removeStrays puts aside what lies in the log directory and is no replica of this node's: a topic that was deleted while the node was down, or
+// that has been made anew.
+func (r *reconciler) removeStrays(im *cluster.Image) {
+	var strays []*partition.Partition
+	for p := range r.replicas.All() {
+		t := im.Topic(p.Topic())
+		if t == nil || t.ID != p.TopicID() || int(p.Index()) >= len(t.Partitions) || !slices.Contains(t.Partitions[p.Index()].Replicas, r.nodeID) {
+			strays = append(strays, p)
+		}
+	}
+	for _, p := range strays {
+		r.log.Warn("replica is not in the metadata, it is put aside", slog.String("topic", p.Topic()), slog.Int("partition", int(p.Index())))
+		if err := r.replicas.Stray(p.Topic(), p.Index()); err != nil {
+			r.log.Error("stray replica cannot be put aside", slog.String("topic", p.Topic()), slog.Int("partition", int(p.Index())), slog.Any("error", err))
+		}
+	}
+}
+
+// applyConfigs hands on the configs that changed; the topics of applyTopics get theirs there. No old image means all, and so does no list.
+func (r *reconciler) applyConfigs(old, im *cluster.Image, changed []cluster.Resource) {
+	broker, topics := old == nil || changed == nil, []string(nil)
+	for _, c := range changed {
+		switch c.Kind {
+		case kmsg.ConfigResourceTypeBroker:
+			broker = broker || c.Name == "" || c.Name == strconv.Itoa(int(r.nodeID))
+		case kmsg.ConfigResourceTypeTopic:
+			topics = append(topics, c.Name)
+		}
+	}
+	if broker && r.brokerChanged(old, im) {
+		cfg := r.hooks.setConfig(im.Config(kmsg.ConfigResourceTypeBroker, ""), im.Config(kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(r.nodeID))))
+		r.replicas.SetBrokerConfig(cfg)
+		topics = topicNames(im) // what topics have by default may have changed
+	} else if old == nil || changed == nil {
+		topics = topicNames(im)
+	}
+	slices.Sort(topics)
+	for _, name := range slices.Compact(topics) {
+		if im.Topic(name) != nil {
+			r.replicas.SetConfig(name, r.hooks.topicConfig(name))
+		}
+	}
+}
+
+// brokerChanged tells whether this node's dynamic configs are others than before.
+func (r *reconciler) brokerChanged(old, im *cluster.Image) bool {
+	for _, name := range []string{"", strconv.Itoa(int(r.nodeID))} {
+		var before map[string]string
+		if old != nil {
+			before = old.Config(kmsg.ConfigResourceTypeBroker, name)
+		}
+		if !maps.Equal(before, im.Config(kmsg.ConfigResourceTypeBroker, name)) {
+			return true
+		}
+	}
+	return false
+}
+
+// applyTopics makes the replicas of the named topics what they are in the image. Names are ascending.
+func (r *reconciler) applyTopics(old, im *cluster.Image, names []string) {
+	var deleted []string
+	var work []replicaWork
+	for _, name := range names {
+		var before *cluster.Topic
+		if old != nil {
+			before = old.Topic(name)
+		}
+		now := im.Topic(name)
+		if before != nil && (now == nil || now.ID != before.ID) {
+			r.removeTopic(before)
+			deleted = append(deleted, name)
+			before = nil
+		}
+		if now == nil {
+			delete(r.failed, name)
+			continue
+		}
+		for i := range now.Partitions {
+			work = append(work, replicaWork{topic: now, index: int32(i)})
+		}
+	}
+	if len(deleted) > 0 {
+		r.hooks.topicsDeleted(deleted)
+	}
+	r.place(work)
+}
+
+func (r *reconciler) removeTopic(t *cluster.Topic) {
+	now := time.Now()
+	for i := range t.Partitions {
+		p := &t.Partitions[i]
+		if !slices.Contains(p.Replicas, r.nodeID) {
+			continue
+		}
+		if t.Internal {
+			r.hooks.unload(t.Name, int32(i), p.LeaderEpoch)
+		}
+		if err := r.replicas.Delete(t.Name, int32(i), now); err != nil {
+			r.log.Error("replica cannot be deleted", slog.String("topic", t.Name), slog.Int("partition", i), slog.Any("error", err))
+		}
+	}
+}
+
+// replicaWork is one partition to be made what the metadata says.
+type replicaWork struct {
+	topic *cluster.Topic
+	index int32
+	made  *partition.Partition
+	err   error
+}
+
+// place makes replicas and leads them, several at once as each waits for its disk, and then loads the coordinators of those that have one.
+func (r *reconciler) place(work []replicaWork) {
+	next := make(chan *replicaWork)
+	var workers sync.WaitGroup
+	for range min(len(work), 4*runtime.GOMAXPROCS(0)) {
+		workers.Go(func() {
+			for w := range next {
+				w.made, w.err = r.placeOne(w.topic, w.index)
+			}
+		})
+	}
+	for i := range work {
+		next <- &work[i]
+	}
+	close(next)
+	workers.Wait()
+	for i := range work {
+		w := &work[i]
+		p := &w.topic.Partitions[w.index]
+		switch {
+		case w.err != nil:
+			r.failed[w.topic.Name] = true
+			r.log.Error("replica is not in service", slog.String("topic", w.topic.Name), slog.Int("partition", int(w.index)), slog.Any("error", w.err))
+		case w.made == nil || !w.topic.Internal:
+		case p.Leader == r.nodeID:
+			r.hooks.load(w.topic.Name, w.index, p.LeaderEpoch, w.made)
+		default:
+			r.hooks.unload(w.topic.Name, w.index, p.LeaderEpoch)
+		}
+	}
+}
+
+// placeOne makes one replica of this node and leads it if it shall. It is nil if this node has none of the partition.
+func (r *reconciler) placeOne(t *cluster.Topic, index int32) (*partition.Partition, error) {
+	p := &t.Partitions[index]
+	if !slices.Contains(p.Replicas, r.nodeID) {
+		return nil, nil
+	}
+	replica := r.replicas.Get(t.Name, index)
+	if replica == nil || replica.TopicID() != t.ID {
+		var err error
+		if replica, err = r.replicas.Create(t.Name, t.ID, index, r.hooks.topicConfig(t.Name), time.Now()); err != nil {
+			return nil, err
+		}
+	}
+	if p.Leader != r.nodeID {
+		replica.Resign(p.LeaderEpoch)
+		return replica, nil
+	}
+	return replica, replica.Lead(p.LeaderEpoch, p.Replicas, p.ISR)
+}
+
+// startReconciler brings up what the metadata says this node is. The first block of producer ids is had here as well: both need the
+// registration.
+func (s *Server) startReconciler(ctx context.Context) error {
+	s.pids = newProducerIDs(func(ctx context.Context) (int64, int32, error) {
+		return s.ctrl.AllocateProducerIDs(ctx, s.nodeID, s.brokerEpoch.Load())
+	}, s.log)
+	s.reconciler = newReconciler(s.nodeID, s.ctrl, s.replicas, reconcileHooks{
+		load:          s.loadCoordinator,
+		unload:        s.unloadCoordinator,
+		topicsDeleted: s.topicsDeleted,
+		setConfig: func(clusterDefault, perBroker map[string]string) *config.Broker {
+			s.setConfig(clusterDefault, perBroker)
+			return s.cfg()
+		},
+		topicConfig: s.topicConfig,
+	}, s.log)
+	s.reconciler.start()
+	return s.pids.fill(ctx)
+}
+
+func (s *Server) stopReconciler(context.Context) error {
+	s.reconciler.stop()
+	s.pids.close()
+	return nil
+}
+
+// applied waits until this node is what the metadata says that the caller has just changed: topics made can be written to, deleted ones are
+// gone. What is not done when ctx ends gets done all the same.
+func (s *Server) applied(ctx context.Context) {
+	if err := s.reconciler.await(ctx, s.image().Index); errors.Is(err, context.DeadlineExceeded) {
+		s.log.Warn("changed metadata is not yet in effect here", slog.Int64("index", s.image().Index))
+	}
+}

@@ -1,0 +1,124 @@
+package protocol
+
+import (
+	"fmt"
+	"math"
+)
+
+// RecordInfo is what Walk tells about a record.
+type RecordInfo struct {
+	Index          int   // in the batch, from 0
+	Length         int32 // bytes behind the length varint
+	TimestampDelta int64 // ms
+	OffsetDelta    int32
+	NullKey        bool
+}
+
+// Walk validates every record of the batch, in constant memory however large a record is, and shows each to visit (which may be nil), whose
+// error ends the walk and is returned. limit is the most bytes that one record of a compressed batch may have
+// (max.decompressed.message.bytes). Errors: ErrInvalid for what a record cannot be, more records than the header counts or less, and
+// lengths beyond limit; ErrDecompress for a payload that its codec cannot read.
+func (b Batch) Walk(limit int64, visit func(RecordInfo) error) error {
+	c, err := b.cursor()
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	if c.src == nil {
+		limit = math.MaxInt64
+	}
+	for i := range int(b.Header().NumRecords) {
+		info := RecordInfo{Index: i}
+		if err := c.walk(&info, limit); err != nil {
+			return fmt.Errorf("record %d: %w", i, err)
+		}
+		if visit != nil {
+			if err := visit(info); err != nil {
+				return err
+			}
+		}
+	}
+	return c.atEnd()
+}
+
+// atEnd checks that the records end where the header says.
+func (c *cursor) atEnd() error {
+	more, err := c.rest()
+	if err != nil {
+		return err
+	}
+	if more {
+		return fmt.Errorf("%w: bytes behind the last record", ErrInvalid)
+	}
+	return nil
+}
+
+// start reads a record up to its key, and returns where the record ends.
+func (c *cursor) start(info *RecordInfo, limit int64) (end int64, err error) {
+	if info.Length, err = c.varint(); err != nil {
+		return 0, err
+	}
+	if info.Length < 0 || int64(info.Length) > limit {
+		return 0, fmt.Errorf("%w: length %d, allowed are %d", ErrInvalid, info.Length, limit)
+	}
+	end = c.offset() + int64(info.Length)
+	if err := c.skip(1); err != nil { // attributes: none exist
+		return 0, err
+	}
+	if info.TimestampDelta, err = c.varlong(); err != nil {
+		return 0, err
+	}
+	info.OffsetDelta, err = c.varint()
+	return end, err
+}
+
+// walk reads one record and keeps nothing of it.
+func (c *cursor) walk(info *RecordInfo, limit int64) error {
+	end, err := c.start(info, limit)
+	if err != nil {
+		return err
+	}
+	n, err := c.blob(end)
+	if err != nil {
+		return err
+	}
+	info.NullKey = n < 0
+	if _, err := c.blob(end); err != nil {
+		return err
+	}
+	headers, err := c.varint()
+	if err != nil {
+		return err
+	}
+	if headers < 0 || int64(headers) > end-c.offset() {
+		return fmt.Errorf("%w: %d headers", ErrInvalid, headers)
+	}
+	for range headers {
+		n, err := c.blob(end)
+		if err != nil {
+			return err
+		}
+		if n < 0 {
+			return fmt.Errorf("%w: header key is null", ErrInvalid)
+		}
+		if _, err := c.blob(end); err != nil {
+			return err
+		}
+	}
+	if c.offset() != end {
+		return fmt.Errorf("%w: length %d, read %d", ErrInvalid, info.Length, int64(info.Length)+c.offset()-end)
+	}
+	return nil
+}
+
+// blob passes over a length and as many bytes; a negative length is null.
+func (c *cursor) blob(end int64) (int32, error) {
+	n, err := c.varint()
+	if err != nil || n <= 0 {
+		return n, err
+	}
+	if int64(n) > end-c.offset() {
+		return n, fmt.Errorf("%w: field of %d bytes is longer than its record", ErrInvalid, n)
+	}
+	return n, c.skip(int64(n))
+}

@@ -136,7 +136,7 @@ func (e *edit) replayTopic(rec topicRecord) error {
 	if _, ok := e.ids.Get(rec.id[:]); ok {
 		return fmt.Errorf("%w: topic id %x of %s is taken", errCorrupt, rec.id, rec.name)
 	}
-	e.put(&Topic{Name: rec.name, ID: rec.id, Internal: isInternal(rec.name), Partitions: rec.partitions})
+	e.put(&Topic{Name: rec.name, ID: rec.id, Internal: IsInternal(rec.name), Partitions: rec.partitions})
 	if key := similarKey(rec.name); key != nil {
 		e.similar.Insert(key, rec.name)
 	}

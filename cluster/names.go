@@ -7,20 +7,19 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 )
 
-// Internal topics. Metadata flags them, and no client writes to them.
+// Names that mean something to brokers.
 const (
-	ConsumerOffsets   = "__consumer_offsets"
-	TransactionState  = "__transaction_state"
-	shareGroupState   = "__share_group_state"
-	clusterMetadata   = "__cluster_metadata" // no topic of ours; Kafka forbids the name
-	maxTopicNameRunes = 249
+	consumerOffsets  = "__consumer_offsets"
+	transactionState = "__transaction_state"
+	shareGroupState  = "__share_group_state"
+	clusterMetadata  = "__cluster_metadata" // no topic here; Kafka forbids the name
 )
 
-// IsInternal tells whether a topic of that name is, or would be, an internal one.
-func IsInternal(name string) bool { return isInternal(name) }
+const maxTopicNameRunes = 249
 
-func isInternal(name string) bool {
-	return name == ConsumerOffsets || name == TransactionState || name == shareGroupState
+// IsInternal tells whether a topic of that name is, or would be, an internal one. Metadata flags those, and no client writes to them.
+func IsInternal(name string) bool {
+	return name == consumerOffsets || name == transactionState || name == shareGroupState
 }
 
 // CheckTopicName tells why a name cannot be that of a topic, in Kafka's words: an error that wraps INVALID_TOPIC_EXCEPTION.

@@ -15,6 +15,8 @@ import (
 
 	"oncelog/cluster"
 	"oncelog/config"
+	"oncelog/coordinator"
+	"oncelog/groupcoordinator"
 	"oncelog/partition"
 )
 
@@ -74,7 +76,7 @@ func newReconciler(nodeID int32, images imageSource, replicas *partition.Set, ho
 func (r *reconciler) start() {
 	im := r.images.Image()
 	r.removeStrays(im)
-	r.applyConfigs(nil, im, nil)
+	r.applyConfigs(nil, im, allConfigs(im))
 	r.applyTopics(nil, im, topicNames(im))
 	r.finish(im)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -118,7 +120,7 @@ func (r *reconciler) follow(im *cluster.Image) {
 	delta, known := im.Since(old)
 	if !known {
 		delta.Topics = append(topicNames(old), topicNames(im)...)
-		delta.Configs = nil
+		delta.Configs = allConfigs(im)
 	}
 	r.applyConfigs(old, im, delta.Configs)
 	slices.Sort(delta.Topics)
@@ -185,13 +187,22 @@ func (r *reconciler) removeStrays(im *cluster.Image) {
 	}
 }
 
-// applyConfigs hands on the configs that changed; the topics of applyTopics get theirs there. No old image means all, and so does no list.
+// allConfigs is what a delta has if everything may have changed.
+func allConfigs(im *cluster.Image) []cluster.Resource {
+	all := []cluster.Resource{{Kind: kmsg.ConfigResourceTypeBroker}}
+	for t := range im.Topics() {
+		all = append(all, cluster.Resource{Kind: kmsg.ConfigResourceTypeTopic, Name: t.Name})
+	}
+	return all
+}
+
+// applyConfigs hands on configs that may have changed.
 func (r *reconciler) applyConfigs(old, im *cluster.Image, changed []cluster.Resource) {
-	broker, topics := old == nil || changed == nil, []string(nil)
+	broker, topics := false, []string(nil)
 	for _, c := range changed {
 		switch c.Kind {
 		case kmsg.ConfigResourceTypeBroker:
-			broker = broker || c.Name == "" || c.Name == strconv.Itoa(int(r.nodeID))
+			broker = true
 		case kmsg.ConfigResourceTypeTopic:
 			topics = append(topics, c.Name)
 		}
@@ -200,8 +211,6 @@ func (r *reconciler) applyConfigs(old, im *cluster.Image, changed []cluster.Reso
 		cfg := r.hooks.setConfig(im.Config(kmsg.ConfigResourceTypeBroker, ""), im.Config(kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(r.nodeID))))
 		r.replicas.SetBrokerConfig(cfg)
 		topics = topicNames(im) // what topics have by default may have changed
-	} else if old == nil || changed == nil {
-		topics = topicNames(im)
 	}
 	slices.Sort(topics)
 	for _, name := range slices.Compact(topics) {
@@ -255,7 +264,6 @@ func (r *reconciler) applyTopics(old, im *cluster.Image, names []string) {
 }
 
 func (r *reconciler) removeTopic(t *cluster.Topic) {
-	now := time.Now()
 	for i := range t.Partitions {
 		p := &t.Partitions[i]
 		if !slices.Contains(p.Replicas, r.nodeID) {
@@ -264,7 +272,7 @@ func (r *reconciler) removeTopic(t *cluster.Topic) {
 		if t.Internal {
 			r.hooks.unload(t.Name, int32(i), p.LeaderEpoch)
 		}
-		if err := r.replicas.Delete(t.Name, int32(i), now); err != nil {
+		if err := r.replicas.Delete(t.Name, int32(i)); err != nil {
 			r.log.Error("replica cannot be deleted", slog.String("topic", t.Name), slog.Int("partition", i), slog.Any("error", err))
 		}
 	}
@@ -361,5 +369,18 @@ func (s *Server) stopReconciler(context.Context) error {
 func (s *Server) applied(ctx context.Context) {
 	if err := s.reconciler.await(ctx, s.image().Index); errors.Is(err, context.DeadlineExceeded) {
 		s.log.Warn("changed metadata is not yet in effect here", slog.Int64("index", s.image().Index))
+	}
+}
+
+// topicsDeleted has the groups forget their offsets of topics that are no more. Groups that are being loaded keep them until they expire, as in
+// Kafka.
+func (s *Server) topicsDeleted(names []string) {
+	shards, _ := s.groups.Shards()
+	for _, shard := range shards {
+		for _, name := range names {
+			shard.Do(func(m *groupcoordinator.Machine, _ time.Time, to coordinator.Token) coordinator.Output {
+				return m.DeleteTopic(to, name)
+			})
+		}
 	}
 }

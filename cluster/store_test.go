@@ -1,0 +1,193 @@
+package cluster
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/raft"
+	"go.etcd.io/bbolt"
+)
+
+func mustStore(t *testing.T, name string, lone bool) *store {
+	t.Helper()
+	s, err := openStore(name, lone)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func entries(from, to uint64) []*raft.Log {
+	var logs []*raft.Log
+	for i := from; i <= to; i++ {
+		logs = append(logs, &raft.Log{Index: i, Term: 3, Type: raft.LogCommand, Data: fmt.Appendf(nil, "entry %d", i), AppendedAt: time.Unix(1, 5)})
+	}
+	return logs
+}
+
+func bounds(t *testing.T, s *store) string {
+	t.Helper()
+	first, err1 := s.FirstIndex()
+	last, err2 := s.LastIndex()
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	return fmt.Sprint(first, "-", last)
+}
+
+// TestStoreKeepsLog: what was stored is there after a restart, and what was deleted is not.
+func TestStoreKeepsLog(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.db")
+	s := mustStore(t, name, true)
+	if got := bounds(t, s); got != "0-0" {
+		t.Error("empty store has", got)
+	}
+	if err := s.GetLog(1, new(raft.Log)); !errors.Is(err, raft.ErrLogNotFound) {
+		t.Error(err)
+	}
+	if err := s.StoreLogs(entries(1, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteRange(1, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.DeleteRange(9, 20); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if got := bounds(t, s); got != "4-8" {
+			t.Fatal("store has", got)
+		}
+		var l raft.Log
+		if err := s.GetLog(5, &l); err != nil {
+			t.Fatal(err)
+		}
+		if want := entries(5, 5)[0]; l.Index != 5 || l.Term != 3 || l.Type != want.Type || !bytes.Equal(l.Data, want.Data) || !l.AppendedAt.Equal(want.AppendedAt) {
+			t.Errorf("entry is %+v", l)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		s = mustStore(t, name, true)
+	}
+	if err := s.DeleteRange(1, 100); err != nil || bounds(t, s) != "0-0" {
+		t.Error(err, bounds(t, s))
+	}
+	if err := s.close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestStableValuesRideWithEntries: a lone voter's stable values cost no transaction of their own; with others they are on disk at once.
+func TestStableValuesRideWithEntries(t *testing.T) {
+	for _, lone := range []bool{true, false} {
+		name := filepath.Join(t.TempDir(), "a.db")
+		s := mustStore(t, name, lone)
+		if _, err := s.GetUint64([]byte("term")); err == nil || err.Error() != "not found" {
+			t.Fatal(err)
+		}
+		written := func() string { return string(onDisk(t, s, "term")) }
+		if err := s.SetUint64([]byte("term"), 1<<40|'a'); err != nil {
+			t.Fatal(err)
+		}
+		if v, err := s.GetUint64([]byte("term")); err != nil || v != 1<<40|'a' {
+			t.Fatal(v, err)
+		}
+		if (written() == "") != lone {
+			t.Errorf("lone %v: on disk is %q", lone, written())
+		}
+		if err := s.StoreLogs(entries(1, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if written() == "" {
+			t.Error("value is not on disk after an entry was stored")
+		}
+		if err := s.Set([]byte("vote"), []byte("1")); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+		s = mustStore(t, name, lone)
+		if v, err := s.Get([]byte("vote")); err != nil || string(v) != "1" {
+			t.Error(v, err)
+		}
+		if err := s.close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func onDisk(t *testing.T, s *store, key string) (value []byte) {
+	t.Helper()
+	err := s.db.View(func(tx *bbolt.Tx) error {
+		if b := tx.Bucket(bucketStable); b != nil {
+			value = bytes.Clone(b.Get([]byte(key)))
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return value
+}
+
+// TestStoreErrors: after a full disk the store goes on; after anything else it takes no more.
+func TestStoreErrors(t *testing.T) {
+	s := mustStore(t, filepath.Join(t.TempDir(), "a.db"), true)
+	defer s.close()
+	fail := func(err error) error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return s.updateLocked(func(*bbolt.Tx) error { return err })
+	}
+	if err := s.Set([]byte("term"), []byte("1")); err != nil {
+		t.Fatal(err)
+	}
+	if err := fail(syscall.ENOSPC); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatal(err)
+	}
+	if err := s.StoreLogs(entries(1, 1)); err != nil {
+		t.Errorf("after a full disk: %v", err)
+	}
+	if string(onDisk(t, s, "term")) != "1" {
+		t.Error("stable value was lost with the failed transaction")
+	}
+	if err := fail(syscall.EIO); !errors.Is(err, syscall.EIO) {
+		t.Fatal(err)
+	}
+	if err := s.StoreLogs(entries(2, 2)); !errors.Is(err, syscall.EIO) || bounds(t, s) != "1-1" {
+		t.Errorf("after a broken disk: %v, %s", err, bounds(t, s))
+	}
+}
+
+// TestStoreIsLocked: a second process on the same directory is refused.
+func TestStoreIsLocked(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.db")
+	s := mustStore(t, name, true)
+	defer s.close()
+	if other, err := openStore(name, true); err == nil {
+		other.close()
+		t.Error("opened twice")
+	}
+}
+
+func FuzzLog(f *testing.F) {
+	f.Add(encodeLog(&raft.Log{Term: 3, Type: raft.LogCommand, Data: []byte("x"), Extensions: []byte("y"), AppendedAt: time.Unix(1, 1)}))
+	f.Add([]byte{logEntryVersion, 0, 1, 0, 0xff, 0xff, 0xff, 0x7f})
+	f.Fuzz(func(t *testing.T, data []byte) {
+		var l raft.Log
+		if decodeLog(data, 1, &l) != nil {
+			return
+		}
+		var again raft.Log
+		if err := decodeLog(encodeLog(&l), 1, &again); err != nil || again.Term != l.Term || !bytes.Equal(again.Data, l.Data) || !bytes.Equal(again.Extensions, l.Extensions) {
+			t.Fatal(err, l, again)
+		}
+	})
+}

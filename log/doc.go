@@ -1,0 +1,2 @@
+// Package log is one partition's segments on disk.
+package log

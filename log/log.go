@@ -1,0 +1,187 @@
+package log
+
+import (
+	"fmt"
+	"hash/fnv"
+	"path/filepath"
+	"sort"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"oncelog/internal/vfs"
+)
+
+// A Log is one partition's segments. One goroutine at a time writes: Append, Roll, SetSettings, TruncateTo, ResetTo,
+// TrimTo, RemoveBefore, Quiesce, Close and Abandon need the owner's lock. Everything else may be called from any
+// goroutine at any time and doesn't lock; Sync runs beside the writer.
+type Log struct {
+	fs    vfs.FS
+	dir   string
+	files *Files
+
+	// Invariant: segments[i].base < segments[i+1].base; there is at least one, the last is the active one.
+	// The slice is immutable and swapped whole.
+	segments atomic.Pointer[[]*segment]
+
+	// Invariant: start <= end, recovery point <= end.
+	start, end, recovered atomic.Int64
+
+	bound     atomic.Pointer[boundary] // where the last upper bound that needed a search lies
+	loading   sync.Mutex               // held to publish a timestamp that was read from disk
+	syncing   sync.Mutex               // held by Sync, and by what may not run beside it
+	dirDirty  atomic.Bool              // files were created, renamed or removed since the directory was synced
+	unsettled atomic.Bool              // and so was a .log
+	failed    atomic.Pointer[error]
+	closed    atomic.Bool
+
+	settings Settings // the writer's
+}
+
+// A boundary is the position of an offset in a segment's .log. Many readers share one upper bound, an offset below
+// the log's end, and only the first has to search for it.
+type boundary struct {
+	segment          *segment
+	offset, position int64
+}
+
+// Dir is the log's directory.
+func (l *Log) Dir() string { return l.dir }
+
+// Start is the log start offset: the first that may be read.
+func (l *Log) Start() int64 { return l.start.Load() }
+
+// End is the log end offset: the next to be assigned.
+func (l *Log) End() int64 { return l.end.Load() }
+
+// RecoveryPoint is the offset below which everything is durable, for the owner's checkpoint.
+func (l *Log) RecoveryPoint() int64 { return max(l.recovered.Load(), l.start.Load()) }
+
+// Size is the size of all .log files, in bytes.
+func (l *Log) Size() int64 {
+	var size int64
+	for _, s := range *l.segments.Load() {
+		size += s.size.Load()
+	}
+	return size
+}
+
+// Segments lists the segments, ascending.
+func (l *Log) Segments() []Segment {
+	segs := *l.segments.Load()
+	list := make([]Segment, len(segs))
+	for i, s := range segs {
+		e := s.extent()
+		list[i] = Segment{Base: s.base, Next: e.next, Size: e.size}
+		if i > 0 {
+			list[i-1].Next = s.base
+		}
+	}
+	return list
+}
+
+// Failed is nil, or the ErrFailed that says why the log takes no more writes.
+func (l *Log) Failed() error {
+	if err := l.failed.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// fail marks the log failed for good. What it returns is the error of the operation.
+func (l *Log) fail(what string, cause error) error {
+	err := fmt.Errorf("%s: %s: %w: %w", l.dir, what, ErrFailed, cause)
+	l.failed.CompareAndSwap(nil, &err)
+	return err
+}
+
+func (l *Log) writable() error {
+	if l.closed.Load() {
+		return fmt.Errorf("%s: %w", l.dir, ErrClosed)
+	}
+	return l.Failed()
+}
+
+// SetSettings changes the settings; segments already written stay as they are.
+func (l *Log) SetSettings(s Settings) { l.settings = s.withDefaults() }
+
+func (l *Log) path(base int64, ext string) string {
+	b := make([]byte, 0, len(l.dir)+1+nameDigits+len(ExtTimeIndex)+len(SuffixDeleted))
+	b = append(b, l.dir...)
+	b = append(b, filepath.Separator)
+	return string(appendFileName(b, base, ext))
+}
+
+// jitterOf is what a segment's roll by time is early, at random among the segments of a node: below the lesser of
+// segment.jitter.ms and segment.ms.
+func (l *Log) jitterOf(base int64) int64 {
+	limit := min(l.settings.SegmentJitterMs, l.settings.SegmentMs)
+	if limit <= 0 {
+		return 0
+	}
+	h := fnv.New64a()
+	fmt.Fprintf(h, "%s/%d", l.dir, base)
+	return int64(h.Sum64() % uint64(limit))
+}
+
+func (l *Log) active() *segment {
+	segs := *l.segments.Load()
+	return segs[len(segs)-1]
+}
+
+// floorSegment is the number of the last segment whose base is at or below the offset; -1 when there is none.
+func floorSegment(segs []*segment, offset int64) int {
+	n := len(segs)
+	if segs[n-1].base <= offset {
+		return n - 1
+	}
+	return sort.Search(n, func(i int) bool { return segs[i].base > offset }) - 1
+}
+
+func (l *Log) outOfRange(offset int64) error {
+	return fmt.Errorf("%s: offset %d, log has [%d, %d): %w", l.dir, offset, l.Start(), l.End(), ErrOutOfRange)
+}
+
+// addSegment creates the .log of a new last segment.
+func (l *Log) addSegment(base int64, now time.Time) (*segment, error) {
+	if err := l.settleDir(); err != nil {
+		return nil, err
+	}
+	s := newSegment(l, base, now.UnixMilli())
+	s.warm, s.lastTime = true, noTime
+	f, err := l.create(s.data.path())
+	if err != nil {
+		return nil, err
+	}
+	l.changedLogs()
+	l.files.add(&s.data, f).leave()
+	return s, nil
+}
+
+// changedLogs notes that a .log came, went or was renamed.
+func (l *Log) changedLogs() {
+	l.dirDirty.Store(true)
+	l.unsettled.Store(true)
+}
+
+// settleDir makes earlier comings and goings of a .log durable before the next one. So a loss of power can undo at
+// most the last, whatever the order in which the file system writes them, and never leaves a hole between segments.
+// Where the owner syncs after each roll there is nothing to do here.
+func (l *Log) settleDir() error {
+	if !l.unsettled.Load() {
+		return nil
+	}
+	return l.syncDir()
+}
+
+func (l *Log) syncDir() error {
+	l.dirDirty.Store(false)
+	l.unsettled.Store(false)
+	if err := l.fs.SyncDir(l.dir); err != nil {
+		return l.fail("fsync of the directory", err)
+	}
+	return nil
+}
+
+// swap publishes a new list of segments.
+func (l *Log) swap(segs []*segment) { l.segments.Store(&segs) }

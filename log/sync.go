@@ -1,0 +1,108 @@
+package log
+
+import (
+	"errors"
+	"fmt"
+)
+
+// Sync makes everything below upTo durable (the log's end at the most) and moves the recovery point there. It may
+// run while the writer appends; the fsyncs don't hold it up. After an error the log is failed: what the disk has is
+// unknown, and a second fsync would not tell.
+func (l *Log) Sync(upTo int64) error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if err := l.writable(); err != nil {
+		return err
+	}
+	upTo = min(upTo, l.end.Load())
+	if upTo <= l.recovered.Load() {
+		return nil
+	}
+	segs := *l.segments.Load()
+	for i, s := range segs {
+		if i+1 < len(segs) && segs[i+1].base <= l.recovered.Load() || s.base >= upTo {
+			continue
+		}
+		// The indexes of the last segment are built anew after a crash; those of the others have to be right.
+		files := s.files()
+		n := len(files)
+		if i+1 == len(segs) {
+			n = 1
+		}
+		for _, f := range files[:n] {
+			if err := l.syncFile(f); err != nil {
+				return err
+			}
+		}
+	}
+	if l.dirDirty.Load() {
+		if err := l.syncDir(); err != nil {
+			return err
+		}
+	}
+	l.raiseRecovered(upTo)
+	return nil
+}
+
+func (l *Log) syncFile(f *file) error {
+	h, err := f.acquire(0)
+	if err == nil {
+		err = h.Sync()
+		h.leave()
+	}
+	if err == nil || f.segment.removed.Load() {
+		return nil
+	}
+	return l.fail("fsync of "+f.path(), err)
+}
+
+func (l *Log) raiseRecovered(offset int64) {
+	for {
+		r := l.recovered.Load()
+		if r >= offset || l.recovered.CompareAndSwap(r, offset) {
+			return
+		}
+	}
+}
+
+// Quiesce writes the indexes of the active segment and frees the memory that only a log in use needs. Its files are
+// closed by Files.CloseIdle.
+func (l *Log) Quiesce() error {
+	if err := l.writable(); err != nil {
+		return err
+	}
+	l.bound.Store(nil)
+	s := l.active()
+	if s.offsets.body.Load().tail == nil && s.times.body.Load().tail == nil {
+		return nil
+	}
+	return errors.Join(s.offsets.flush(), s.times.flush())
+}
+
+// Close ends the log as a clean shutdown wants it: the indexes are written, with an entry for the greatest timestamp.
+// Nothing is synced; the owner called Sync before if it is going to say that the shutdown was clean. Slices stay
+// readable until they are released.
+func (l *Log) Close() error {
+	if err := l.writable(); err != nil {
+		l.Abandon()
+		if errors.Is(err, ErrClosed) {
+			return err
+		}
+		return fmt.Errorf("closed without its indexes: %w", err)
+	}
+	err := l.active().finish()
+	l.Abandon()
+	return err
+}
+
+// Abandon closes the log without writing anything: its directory is to be removed, or has failed.
+func (l *Log) Abandon() {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	if l.closed.Swap(true) {
+		return
+	}
+	for _, s := range *l.segments.Load() {
+		s.drop()
+	}
+}

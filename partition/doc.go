@@ -1,0 +1,49 @@
+// Package partition keeps replicas: what one partition holds and who may see how much of it (Partition), and all that lie in one
+// log directory (Set). A replica is a log and what follows from it: the producers' state (package idempotence), the index of aborted
+// transactions (package controlmarkers), and the leader epochs.
+//
+// # Concurrency
+//
+// A Partition's mu guards its log's writer side and everything derived from it: one append at a time checks the sequence, gets its
+// offset, writes, and is taken into the producers' state. What needs no lock comes before it: checksums, the records of a batch,
+// compression. Readers take no part in that: they see a view of four offsets, which each change publishes when it is
+// complete, and read the log below it. A Set's map lock comes before a partition's lock, that before its view's, and none is
+// held while anybody is waited for. Sync runs beside appends.
+//
+// # Invariants
+//
+//   - start <= last stable offset <= high watermark <= end. As in Kafka, DeleteRecords into a batch of an open transaction leaves the last
+//     stable offset at that batch's base, below the start.
+//   - The producers' state is that of the end: a fold of the log's batches up to there.
+//   - A refused append changes nothing.
+//
+// # Files
+//
+// A log directory has, besides the partitions' directories, Kafka's own files: meta.properties (cluster, node and directory id), .lock,
+// .kafka_cleanshutdown, and the checkpoints of recovery points, log starts and high watermarks. A partition's directory has, besides the log's files,
+// partition.metadata (the topic's id), leader-epoch-checkpoint, and per segment `.snapshot` and `.txnindex` files in Kafka's formats. Beside
+// each snapshot lies a `.window` file of ours, which Kafka leaves alone: it has what Kafka's format has no room for.
+//
+// # Crash safety
+//
+// Creation: directory and partition.metadata are made, and become durable with the first append, before its write. A directory that
+// a power failure left without metadata has no records, and is removed at the next start.
+//
+// Append: the write of the batch is the commit point of the process; Sync makes it durable against power failures (Kafka relies on
+// replication there, and so do we). An abort marker's entry in the transaction index follows its write. If it can't be
+// written it stays in memory; recovery finds it in the log.
+//
+// Roll: a snapshot of the producers is written for the new segment's base. It is synced, as the transaction index is, before the recovery point
+// moves over it, so recovery finds it whole. A damaged one is seen by its checksum; the next older one and a longer replay do the same.
+//
+// Stop: snapshots at the end, everything synced, checkpoints, and last the marker, which is there only if all went well. The next start
+// takes the marker away durably before it changes anything else.
+//
+// Start after a crash: the log scans the segments from the recovery point on and cuts off a torn end. Then the producers' state is loaded from the
+// snapshot at or before the first scanned segment, and the batches behind are replayed: that gives the state, the transaction indexes and the leader
+// epochs of those segments anew. Start after a clean stop: nothing is read but what names and sizes tell; the producers' state is loaded
+// when it is first needed.
+//
+// Checkpoints: written beside, synced, renamed over the old one, directory synced. One that can't be read counts as
+// empty, which costs a longer recovery.
+package partition

@@ -1,0 +1,293 @@
+package partition
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"oncelog/config"
+	"oncelog/controlmarkers"
+	"oncelog/idempotence"
+	"oncelog/internal/vfs"
+	"oncelog/log"
+	"oncelog/protocol"
+)
+
+// shared is what the partitions of a set have in common.
+type shared struct {
+	fsys     vfs.FS
+	logger   *slog.Logger
+	nodeID   int32
+	opened   time.Time // of the set: what stands for the time of appends that only the log knows of
+	files    *log.Files
+	schedule schedule
+	// unverified: transactional batches may begin a transaction without a guard (transaction.partition.verification.enable is off).
+	unverified atomic.Bool
+	// checkpoints are armed by the first change that they would have to tell.
+	highWatermarks, points alarm
+	rebuilt                sync.Pool // *[]byte, for batches that are compressed anew
+}
+
+// Partition is one replica: its log, what the log says about producers and transactions, and who leads it up to where.
+//
+// Appends, and all else that changes the log, hold mu. Readers don't: they see a view, which each change publishes whole
+// when it is complete, and read the log up to the view's bounds.
+type Partition struct {
+	shared *shared
+	topic  string
+	index  int32
+	id     protocol.UUID
+	dir    string
+
+	log    *log.Log // nil if it couldn't be opened; then the partition is offline
+	txns   *txnIndex
+	cfg    atomic.Pointer[config.Topic]
+	epochs atomic.Pointer[epochs] // changed under mu
+	loaded atomic.Bool            // mu.table is there
+
+	syncing sync.Mutex // one sync at a time; before mu
+	mu      struct {
+		sync.Mutex
+		table     *idempotence.Table // nil until it is first needed
+		snapshots []int64            // offsets of the snapshot files, ascending
+		unsynced  []string           // files that have to be synced before the recovery point moves over them
+		// unstableFloor is where a transaction counts as beginning that began below the log start: the base of the batch that holds the
+		// log start (Kafka's way).
+		unstableFloor int64
+		saved         bool // the file of leader epochs has what is in memory
+		durable       bool // so are the directory and partition.metadata
+		noSpace       bool // the last write found the disk full, and that was logged
+		flushing      bool // a flush by flush.ms is scheduled
+		touched       bool // since the last housekeeping
+	}
+	view view
+}
+
+// Topic is the topic's name.
+func (p *Partition) Topic() string { return p.topic }
+
+// TopicID is the topic's id.
+func (p *Partition) TopicID() [16]byte { return p.id }
+
+// Index is the partition's number in its topic.
+func (p *Partition) Index() int32 { return p.index }
+
+// Size is the length of all segments in bytes.
+func (p *Partition) Size() int64 {
+	if p.log == nil {
+		return 0
+	}
+	return p.log.Size()
+}
+
+func (p *Partition) key() key { return key{p.topic, p.index} }
+
+// Err is not nil if the replica is offline, or was deleted.
+func (p *Partition) Err() error {
+	p.view.Lock()
+	defer p.view.Unlock()
+	return p.view.err
+}
+
+// Offsets gives the current view. An error while the producers' state is loaded takes the partition offline, and leaves
+// LSO at the log start.
+func (p *Partition) Offsets() Offsets {
+	_ = p.load()
+	p.view.Lock()
+	defer p.view.Unlock()
+	return p.view.offsets
+}
+
+// Lead makes this node the leader from an epoch on, with the given replicas and in-sync replicas. A call with an older epoch
+// changes nothing; one with the same epoch tells a new ISR.
+func (p *Partition) Lead(epoch int32, replicas, isr []int32) (err error) {
+	defer p.guard(&err)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := p.Err(); err != nil {
+		return err
+	}
+	if epoch < p.view.offsets.LeaderEpoch {
+		return fmt.Errorf("epoch %d, have %d: %w", epoch, p.view.offsets.LeaderEpoch, kerr.FencedLeaderEpoch)
+	}
+	end := p.log.End()
+	if e := *p.epochs.Load(); epoch > e.latest() {
+		e = e.assign(epoch, end)
+		p.epochs.Store(&e)
+		p.mu.saved = false
+	}
+	p.view.lead(epoch, end, len(replicas), len(isr), slices.Equal(isr, []int32{p.shared.nodeID}))
+	p.publishLocked()
+	return nil
+}
+
+// Resign ends the leadership, unless it has been renewed beyond the epoch: until the next Lead appends, and reads that ask for the
+// leader, are answered NOT_LEADER_OR_FOLLOWER.
+func (p *Partition) Resign(epoch int32) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.view.resign(epoch)
+}
+
+// publishLocked makes the log's state visible: the high watermark where nobody else has to be asked, the last stable
+// offset, and with them everything that was appended.
+func (p *Partition) publishLocked() {
+	p.view.Lock()
+	defer p.view.Unlock()
+	o := &p.view.offsets
+	before := *o
+	o.Start, o.End = p.log.Start(), p.log.End()
+	o.HW = min(max(o.HW, o.Start), o.End)
+	if p.view.alone && p.view.isr >= min(int(p.cfg.Load().MinInsyncReplicas), p.view.replicas) {
+		o.HW = o.End
+	}
+	o.LSO = min(o.LSO, o.HW)
+	if p.mu.table != nil {
+		first := p.mu.table.FirstUnstable(o.HW)
+		if first >= 0 && first < o.Start {
+			first = p.mu.unstableFloor
+		}
+		o.LSO = controlmarkers.LastStable(first, o.HW)
+	}
+	if *o != before {
+		p.view.wakeLocked(o.HW != before.HW)
+	}
+}
+
+// trimmedLocked follows a raised log start.
+func (p *Partition) trimmedLocked() error {
+	start := p.log.Start()
+	e := p.epochs.Load().trim(start)
+	p.epochs.Store(&e)
+	p.mu.saved = false
+	p.mu.unstableFloor = start
+	for b, err := range p.log.Batches(start) {
+		if err != nil {
+			return err
+		}
+		p.mu.unstableFloor = min(start, b.Header().BaseOffset)
+		break
+	}
+	return p.saveEpochsLocked()
+}
+
+// saveEpochsLocked writes the leader epochs, if the file doesn't have them.
+func (p *Partition) saveEpochsLocked() error {
+	if p.mu.saved {
+		return nil
+	}
+	if err := vfs.WriteFileAtomic(p.shared.fsys, filepath.Join(p.dir, leaderEpochFile), p.epochs.Load().format()); err != nil {
+		return err
+	}
+	p.mu.saved = true
+	return nil
+}
+
+// settleLocked writes what must be durable before the first append of a partition, and of an epoch.
+func (p *Partition) settleLocked() error {
+	if !p.mu.durable {
+		if err := syncMetadata(p.shared.fsys, p.dir); err != nil {
+			return err
+		}
+		p.mu.durable = true
+	}
+	return p.saveEpochsLocked()
+}
+
+// Sync makes everything appended so far durable, and moves the recovery point. An error takes the partition offline.
+func (p *Partition) Sync() (err error) {
+	defer p.guard(&err)
+	p.syncing.Lock()
+	defer p.syncing.Unlock()
+	if err := p.Err(); err != nil {
+		return err
+	}
+	p.mu.Lock()
+	end := p.log.End()
+	files := p.mu.unsynced
+	p.mu.unsynced = nil
+	p.mu.Unlock()
+	if err := p.syncFiles(files); err != nil {
+		return p.fail(err)
+	}
+	if end == p.log.RecoveryPoint() {
+		return nil
+	}
+	if err := p.log.Sync(end); err != nil {
+		return p.fail(err)
+	}
+	return nil
+}
+
+// syncFiles syncs files and then the partition's directory. Files that are gone need not be synced.
+func (p *Partition) syncFiles(names []string) error {
+	if len(names) == 0 {
+		return nil
+	}
+	for _, name := range names {
+		if err := syncFile(p.shared.fsys, name); err != nil && !isNotExist(err) {
+			return err
+		}
+	}
+	return p.shared.fsys.SyncDir(p.dir)
+}
+
+// fail takes the partition offline for good, with one line in the log, and gives the error that everybody gets from now on.
+func (p *Partition) fail(cause error, facts ...any) error {
+	err := fmt.Errorf("%s is offline: %w: %w", p.key(), kerr.KafkaStorageError, cause)
+	if p.view.close(err) {
+		p.shared.logger.Error("partition is offline", append([]any{"topic", p.topic, "partition", p.index, "err", cause}, facts...)...)
+	}
+	return p.Err()
+}
+
+// storageError is the answer to a write that went wrong: a full disk refuses this write, all else takes the partition offline.
+func (p *Partition) storageErrorLocked(err error) error {
+	if !noSpace(err) || p.log.Failed() != nil {
+		return p.fail(err)
+	}
+	if !p.mu.noSpace {
+		p.mu.noSpace = true
+		p.shared.logger.Error("no space left, appends are refused", "topic", p.topic, "partition", p.index, "err", err)
+	}
+	return fmt.Errorf("%w: %w", kerr.KafkaStorageError, err)
+}
+
+// guard turns a panic below into an offline partition. Defer it before anything that unlocks.
+func (p *Partition) guard(err *error) {
+	if v := recover(); v != nil {
+		*err = p.fail(fmt.Errorf("panic: %v", v), "stack", string(debug.Stack()))
+	}
+}
+
+// setConfig changes the topic's settings.
+func (p *Partition) setConfig(cfg *config.Topic) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.cfg.Store(cfg)
+	if p.Err() != nil {
+		return
+	}
+	p.log.SetSettings(segmentSettings(cfg))
+	p.publishLocked()
+}
+
+// segmentSettings are a topic's settings that concern its segments.
+func segmentSettings(cfg *config.Topic) log.Settings {
+	s := log.Settings{
+		SegmentBytes: cfg.SegmentBytes, SegmentMs: cfg.SegmentMs, SegmentJitterMs: cfg.SegmentJitterMs,
+		IndexIntervalBytes: cfg.IndexIntervalBytes, SegmentIndexBytes: cfg.SegmentIndexBytes,
+	}
+	if cfg.CleanupCompact && cfg.MaxCompactionLagMs > 0 && cfg.MaxCompactionLagMs < math.MaxInt64 {
+		s.SegmentMs = min(s.SegmentMs, cfg.MaxCompactionLagMs)
+	}
+	return s
+}

@@ -1,0 +1,329 @@
+package partition
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+
+	"oncelog/controlmarkers"
+	"oncelog/internal/vfs"
+	"oncelog/log"
+)
+
+// maxTxnIndexBytes bounds an index that is read whole: more aborts than that don't fit into a segment of 2 GiB.
+const maxTxnIndexBytes = math.MaxInt32
+
+// txnIndex is the aborted transactions of a partition: one `.txnindex` file for each segment that holds an abort marker.
+// The newest segment's entries are in memory too; the files of the others are searched where they lie.
+//
+// One goroutine at a time changes it (the partition's lock); readers may come at any time.
+type txnIndex struct {
+	fsys vfs.FS
+	dir  string
+
+	mu struct {
+		sync.Mutex
+		segments []txnSegment // ascending by base
+	}
+}
+
+// txnSegment is the index of one segment.
+type txnSegment struct {
+	base int64
+	// entries, if loaded. A published prefix never changes.
+	entries controlmarkers.Index
+	loaded  bool
+	written int // of entries, in the file
+}
+
+// openTxnIndex takes over the files of the given segments.
+func openTxnIndex(fsys vfs.FS, dir string, bases []int64) *txnIndex {
+	x := &txnIndex{fsys: fsys, dir: dir}
+	slices.Sort(bases)
+	for _, base := range bases {
+		x.mu.segments = append(x.mu.segments, txnSegment{base: base})
+	}
+	return x
+}
+
+func (x *txnIndex) path(base int64) string {
+	return filepath.Join(x.dir, log.FileName(base, extTxnIndex))
+}
+
+// add takes in the transaction whose abort marker was appended to the segment at base. An error of the write leaves the entry in
+// memory; it is written with the next one, or by flush.
+func (x *txnIndex) add(base int64, a controlmarkers.Aborted) error {
+	x.mu.Lock()
+	s, err := x.tailLocked(base)
+	if err == nil {
+		s.entries, err = s.entries.Add(a)
+	}
+	x.mu.Unlock()
+	if err != nil {
+		return err
+	}
+	return x.flush()
+}
+
+// tailLocked gives the segment at base, which must be the newest with an index, or newer, with its entries.
+func (x *txnIndex) tailLocked(base int64) (*txnSegment, error) {
+	n := len(x.mu.segments)
+	if n == 0 || x.mu.segments[n-1].base < base {
+		if n > 0 { // what it replaces need no longer be in memory, but for what could not be written
+			if old := &x.mu.segments[n-1]; old.written == len(old.entries) {
+				old.entries, old.loaded, old.written = nil, false, 0
+			}
+		}
+		x.mu.segments = append(x.mu.segments, txnSegment{base: base, loaded: true})
+		return &x.mu.segments[n], nil
+	}
+	s := &x.mu.segments[n-1]
+	if s.base != base {
+		return nil, fmt.Errorf("abort marker in segment %d behind the index of segment %d: %w", base, s.base, controlmarkers.ErrIndex)
+	}
+	if s.loaded {
+		return s, nil
+	}
+	entries, err := x.load(base)
+	if err != nil {
+		return nil, err
+	}
+	s.entries, s.written, s.loaded = entries, len(entries), true
+	return s, nil
+}
+
+// load reads the file of a segment whole.
+func (x *txnIndex) load(base int64) (controlmarkers.Index, error) {
+	data, err := vfs.ReadFile(x.fsys, x.path(base), maxTxnIndexBytes)
+	if err != nil {
+		return nil, err
+	}
+	entries, err := controlmarkers.ParseIndex(data, base)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", x.path(base), err)
+	}
+	return entries, nil
+}
+
+// check reads the newest index, and the sizes of the others. The segments whose index can't be right come back.
+func (x *txnIndex) check() (bad []int64, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for i := range x.mu.segments {
+		s := &x.mu.segments[i]
+		if s.loaded {
+			continue
+		}
+		if i == len(x.mu.segments)-1 {
+			_, err = x.tailLocked(s.base)
+		} else {
+			var st fs.FileInfo
+			if st, err = x.fsys.Stat(x.path(s.base)); err == nil && st.Size()%controlmarkers.EntrySize != 0 {
+				err = controlmarkers.ErrIndex
+			}
+		}
+		switch {
+		case errors.Is(err, controlmarkers.ErrIndex):
+			bad = append(bad, s.base)
+		case err != nil:
+			return bad, err
+		}
+	}
+	return bad, nil
+}
+
+// flush writes what is in memory only.
+func (x *txnIndex) flush() error {
+	x.mu.Lock()
+	segments := slices.Clone(x.mu.segments)
+	x.mu.Unlock()
+	for _, s := range segments {
+		if s.written == len(s.entries) {
+			continue
+		}
+		if err := x.write(s); err != nil {
+			return err
+		}
+		x.mu.Lock()
+		if i, ok := x.findLocked(s.base); ok {
+			x.mu.segments[i].written = len(s.entries)
+		}
+		x.mu.Unlock()
+	}
+	return nil
+}
+
+func (x *txnIndex) write(s txnSegment) error {
+	var data []byte
+	for _, a := range s.entries[s.written:] {
+		data = a.Append(data)
+	}
+	f, err := x.fsys.OpenFile(x.path(s.base), os.O_WRONLY|os.O_CREATE, 0o644)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteAt(data, int64(s.written)*controlmarkers.EntrySize)
+	return errors.Join(err, f.Close())
+}
+
+func (x *txnIndex) findLocked(base int64) (int, bool) {
+	return slices.BinarySearchFunc(x.mu.segments, base, func(s txnSegment, base int64) int { return int(min(max(s.base-base, -1), 1)) })
+}
+
+// replace makes entries the index of a segment, in memory and on disk.
+func (x *txnIndex) replace(base int64, entries controlmarkers.Index) error {
+	x.mu.Lock()
+	i, found := x.findLocked(base)
+	if found {
+		x.mu.segments = slices.Delete(x.mu.segments, i, i+1)
+	}
+	if len(entries) > 0 {
+		x.mu.segments = slices.Insert(x.mu.segments, i, txnSegment{base: base, entries: entries, loaded: true})
+	}
+	x.mu.Unlock()
+	if found {
+		if err := remove(x.fsys, x.path(base)); err != nil {
+			return err
+		}
+	}
+	return x.flush()
+}
+
+// drop forgets a segment that was removed from the log, and removes its file.
+func (x *txnIndex) drop(base int64) error { return x.replace(base, nil) }
+
+// truncate drops the transactions whose marker is at or above end. Those of whole segments above it are gone already.
+func (x *txnIndex) truncate(end int64) error {
+	x.mu.Lock()
+	n := len(x.mu.segments)
+	if n == 0 {
+		x.mu.Unlock()
+		return nil
+	}
+	s, err := x.tailLocked(x.mu.segments[n-1].base)
+	if err != nil {
+		x.mu.Unlock()
+		return err
+	}
+	base, kept := s.base, s.entries.Truncate(end)
+	whole := len(kept) == len(s.entries)
+	x.mu.Unlock()
+	if whole {
+		return nil
+	}
+	return x.replace(base, slices.Clone(kept))
+}
+
+// collect gives the aborted transactions that a reader of the offsets [from, to) has to know, ascending by marker.
+func (x *txnIndex) collect(dst []controlmarkers.Aborted, from, to int64) ([]controlmarkers.Aborted, error) {
+	x.mu.Lock()
+	i, found := x.findLocked(from)
+	if !found && i > 0 {
+		i-- // the segment that begins below from may hold markers above it
+	}
+	segments := slices.Clone(x.mu.segments[i:])
+	x.mu.Unlock()
+	for _, s := range segments {
+		var done bool
+		if s.loaded {
+			dst, done = s.entries.Collect(dst, from, to)
+		} else {
+			var err error
+			if dst, done, err = x.collectFile(dst, s.base, from, to); err != nil {
+				return dst, err
+			}
+		}
+		if done {
+			break
+		}
+	}
+	return dst, nil
+}
+
+// collectFile is Index.Collect on a file. A missing one belongs to a segment that was removed just now.
+func (x *txnIndex) collectFile(dst []controlmarkers.Aborted, base, from, to int64) ([]controlmarkers.Aborted, bool, error) {
+	f, err := x.fsys.OpenFile(x.path(base), os.O_RDONLY, 0)
+	if errors.Is(err, fs.ErrNotExist) {
+		return dst, false, nil
+	}
+	if err != nil {
+		return dst, false, err
+	}
+	defer f.Close()
+	st, err := f.Stat()
+	if err != nil {
+		return dst, false, err
+	}
+	n := int(st.Size() / controlmarkers.EntrySize)
+	var buf [controlmarkers.EntrySize]byte
+	at := func(i int) (controlmarkers.Aborted, error) {
+		if _, err := f.ReadAt(buf[:], int64(i)*controlmarkers.EntrySize); err != nil {
+			return controlmarkers.Aborted{}, err
+		}
+		return controlmarkers.ParseAborted(buf[:])
+	}
+	low, high := 0, n // the first entry with a marker at or above from lies in [low, high]
+	for low < high {
+		mid := low + (high-low)/2
+		a, err := at(mid)
+		if err != nil {
+			return dst, false, fmt.Errorf("%s: %w", x.path(base), err)
+		}
+		if a.Last < from {
+			low = mid + 1
+		} else {
+			high = mid
+		}
+	}
+	for ; low < n; low++ {
+		a, err := at(low)
+		if err != nil {
+			return dst, false, fmt.Errorf("%s: %w", x.path(base), err)
+		}
+		if a.First < to {
+			dst = append(dst, a)
+		}
+		if a.LastStable >= to {
+			return dst, true, nil
+		}
+	}
+	return dst, false, nil
+}
+
+// dirty gives the files of the segments at or above base, which have to be synced with them.
+func (x *txnIndex) files(base int64) []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	var names []string
+	for _, s := range x.mu.segments {
+		if s.base >= base {
+			names = append(names, x.path(s.base))
+		}
+	}
+	return names
+}
+
+// remove is Remove for a file that may be gone already.
+func remove(fsys vfs.FS, name string) error {
+	if err := fsys.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// reaches tells whether there may be an abort marker at or above an offset.
+func (x *txnIndex) reaches(offset int64) bool {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	n := len(x.mu.segments)
+	if n == 0 {
+		return false
+	}
+	s := &x.mu.segments[n-1]
+	return !s.loaded || len(s.entries) == 0 || s.entries[len(s.entries)-1].Last >= offset
+}

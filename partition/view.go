@@ -1,0 +1,206 @@
+package partition
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// view is what readers see of a partition, and who waits for it to change. Its lock is held for moments only, and taken
+// after the partition's.
+type view struct {
+	sync.Mutex
+	offsets Offsets
+
+	err        error // not nil: offline or deleted, for good
+	leading    bool
+	epochStart int64 // log end when the current epoch began
+	replicas   int   // how many are assigned
+	isr        int   // how many are in sync
+	alone      bool  // this node is the only one in sync: the high watermark is the log end
+
+	watchers map[Waiter]struct{}
+	awaiting []awaiting
+	moved    chan struct{} // closed at the next move of the high watermark; nil if nobody asked
+}
+
+// awaiting is one AwaitHW.
+type awaiting struct {
+	offset int64
+	done   chan struct{}
+}
+
+// wakeLocked tells everybody who waits for a change. No send blocks.
+func (v *view) wakeLocked(highWatermarkMoved bool) {
+	for w := range v.watchers {
+		select {
+		case w <- struct{}{}:
+		default: // it will look anyway
+		}
+	}
+	if !highWatermarkMoved {
+		return
+	}
+	if v.moved != nil {
+		close(v.moved)
+		v.moved = nil
+	}
+	v.awaiting = slices.DeleteFunc(v.awaiting, func(a awaiting) bool {
+		done := a.offset <= v.offsets.HW || v.err != nil || !v.leading
+		if done {
+			close(a.done)
+		}
+		return done
+	})
+}
+
+func (v *view) lead(epoch int32, end int64, replicas, isr int, alone bool) {
+	v.Lock()
+	defer v.Unlock()
+	if !v.leading || epoch > v.offsets.LeaderEpoch {
+		v.epochStart = end
+	}
+	v.leading, v.offsets.LeaderEpoch = true, epoch
+	v.replicas, v.isr, v.alone = replicas, isr, alone
+	v.wakeLocked(false)
+}
+
+func (v *view) resign(epoch int32) {
+	v.Lock()
+	defer v.Unlock()
+	if v.leading && v.offsets.LeaderEpoch <= epoch {
+		v.leading, v.alone = false, false
+		v.wakeLocked(true)
+	}
+}
+
+// close ends everything; the first error stays. It reports whether this was it.
+func (v *view) close(err error) bool {
+	v.Lock()
+	defer v.Unlock()
+	if v.err != nil {
+		return false
+	}
+	v.err, v.leading, v.alone = err, false, false
+	v.wakeLocked(true)
+	return true
+}
+
+// leader gives the view, if this node leads at the epoch that is asked for (-1: any).
+func (v *view) leader(epoch int32) (Offsets, error) {
+	v.Lock()
+	defer v.Unlock()
+	switch {
+	case v.err != nil:
+		return v.offsets, v.err
+	case !v.leading:
+		return v.offsets, kerr.NotLeaderForPartition
+	case epoch >= 0 && epoch != v.offsets.LeaderEpoch:
+		return v.offsets, fmt.Errorf("led at epoch %d, expected %d: %w", v.offsets.LeaderEpoch, epoch, kerr.NotLeaderForPartition)
+	}
+	return v.offsets, nil
+}
+
+// enoughInSync is the answer to acks=-1 before the append.
+func (v *view) enoughInSync(minInsyncReplicas int32) error {
+	v.Lock()
+	defer v.Unlock()
+	if need := min(int(minInsyncReplicas), v.replicas); v.isr < need {
+		return fmt.Errorf("%d replicas in sync, %d needed: %w", v.isr, need, kerr.NotEnoughReplicas)
+	}
+	return nil
+}
+
+// reader gives the view to a read that comes with a leader epoch, which is checked if check is set.
+func (v *view) reader(epoch int32, check, anyReplica bool) (o Offsets, epochStart int64, err error) {
+	v.Lock()
+	defer v.Unlock()
+	o, epochStart = v.offsets, v.epochStart
+	switch {
+	case v.err != nil:
+		err = v.err
+	case check && epoch > o.LeaderEpoch:
+		err = fmt.Errorf("epoch %d, have %d: %w", epoch, o.LeaderEpoch, kerr.UnknownLeaderEpoch)
+	case check && epoch < o.LeaderEpoch:
+		err = fmt.Errorf("epoch %d, have %d: %w", epoch, o.LeaderEpoch, kerr.FencedLeaderEpoch)
+	case !v.leading && !anyReplica:
+		err = kerr.NotLeaderForPartition
+	}
+	return o, epochStart, err
+}
+
+// Watch has the waiter poked at every change of the offsets, the leadership or the state, until Unwatch. Look at the
+// partition after Watch: changes before it poke nobody.
+func (p *Partition) Watch(w Waiter) {
+	p.view.Lock()
+	defer p.view.Unlock()
+	if p.view.watchers == nil {
+		p.view.watchers = map[Waiter]struct{}{}
+	}
+	p.view.watchers[w] = struct{}{}
+}
+
+// Unwatch ends Watch.
+func (p *Partition) Unwatch(w Waiter) {
+	p.view.Lock()
+	defer p.view.Unlock()
+	if delete(p.view.watchers, w); len(p.view.watchers) == 0 {
+		p.view.watchers = nil
+	}
+}
+
+// Committed gives the high watermark, and a channel that is closed when it moves or the leadership ends.
+func (p *Partition) Committed() (highWatermark int64, changed <-chan struct{}) {
+	p.view.Lock()
+	defer p.view.Unlock()
+	if p.view.moved == nil {
+		p.view.moved = make(chan struct{})
+		if p.view.err != nil {
+			close(p.view.moved)
+		}
+	}
+	return p.view.offsets.HW, p.view.moved
+}
+
+// AwaitHW returns when the high watermark has reached the offset. It fails when ctx ends, and with
+// NOT_LEADER_OR_FOLLOWER or the partition's own error when it can no longer happen here.
+func (p *Partition) AwaitHW(ctx context.Context, offset int64) error {
+	for {
+		done, err := p.view.await(offset)
+		if done == nil {
+			return err
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			p.view.giveUp(done)
+			return ctx.Err()
+		}
+	}
+}
+
+// await gives a channel to wait on, nil if the answer is known.
+func (v *view) await(offset int64) (chan struct{}, error) {
+	v.Lock()
+	defer v.Unlock()
+	switch {
+	case v.err != nil:
+		return nil, v.err
+	case !v.leading:
+		return nil, kerr.NotLeaderForPartition
+	case offset <= v.offsets.HW:
+		return nil, nil
+	}
+	a := awaiting{offset, make(chan struct{})}
+	v.awaiting = append(v.awaiting, a)
+	return a.done, nil
+}
+
+func (v *view) giveUp(done chan struct{}) {
+	v.Lock()
+	defer v.Unlock()
+	v.awaiting = slices.DeleteFunc(v.awaiting, func(a awaiting) bool { return a.done == done })
+}

@@ -14,6 +14,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"oncelog/config"
+	"oncelog/protocol"
 )
 
 // Options configure a Controller. NodeID, Dir and Config are required.
@@ -85,7 +86,7 @@ func Open(o Options) (*Controller, error) {
 		o.Logger = slog.Default()
 	}
 	if o.NewID == nil {
-		o.NewID = newTopicID
+		o.NewID = func() [16]byte { return protocol.NewUUID() }
 	}
 	if o.Stores == nil {
 		o.Stores = openStores

@@ -3,7 +3,6 @@ package cluster
 import (
 	"errors"
 
-	"github.com/google/uuid"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
@@ -35,15 +34,6 @@ func (im *Image) BrokerConfig(static *config.Broker, id int32) *config.Broker {
 
 func (d *decider) numPartitions() int32     { return int32(d.static.Int("num.partitions")) }
 func (d *decider) replicationFactor() int16 { return int16(d.static.Int("default.replication.factor")) }
-
-// newTopicID makes random ids as Kafka does: version 4, and never one whose text begins with '-', which command lines take for a flag.
-func newTopicID() [16]byte {
-	for {
-		if id := uuid.New(); id[0]>>2 != 62 {
-			return id
-		}
-	}
-}
 
 // codeAndText are the two fields of an answer that tell an error. A bare kerr error has no text.
 func codeAndText(err error) (int16, *string) {

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"oncelog/cluster"
+	"oncelog/protocol"
 )
 
 // Metadata (3), versions 0 to 13.
@@ -121,7 +122,7 @@ func (s *Server) creatable(req *kmsg.MetadataRequest, names []string) []string {
 	var missing []string
 	im := s.image()
 	for _, name := range names {
-		if im.Topic(name) == nil && cluster.CheckTopicName(name) == nil && (!isInternalTopic(name) || isCoordinated(name)) {
+		if im.Topic(name) == nil && protocol.CheckTopicName(name) == nil && (!cluster.IsInternal(name) || isCoordinated(name)) {
 			missing = append(missing, name)
 		}
 	}
@@ -200,7 +201,7 @@ func (m *metadataAnswer) topicsByName(names []string) {
 		}
 		row := m.row(name)
 		row.ErrorCode = kerr.UnknownTopicOrPartition.Code
-		if cluster.CheckTopicName(name) != nil {
+		if protocol.CheckTopicName(name) != nil {
 			row.ErrorCode = kerr.InvalidTopicException.Code
 		}
 		m.resp.Topics = append(m.resp.Topics, row)

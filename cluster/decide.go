@@ -17,7 +17,7 @@ type decider struct {
 	nodeID int32          // the node that the request came to
 	newID  func() [16]byte
 
-	defaults []kmsg.CreateTopicsResponseTopicConfig // of topicDefaults, once it has been asked for
+	defaults []kmsg.CreateTopicsResponseTopicConfig // topicDefaults, once they have been asked for
 }
 
 // broker is the settings of this node as the image's dynamic configs make them.

@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -47,31 +48,37 @@ func synonymsOf(def config.Def) []brokerSynonym {
 	return nil
 }
 
-// describeTopic lists all settings of a topic, given those that are its own: what CreateTopics answers. Values stand as they were set.
+// describeTopic lists all settings of a topic, given those that are its own: what CreateTopics answers. Values stand as they were set. Topics
+// without any of their own share the list.
 func (d *decider) describeTopic(overrides map[string]string) []kmsg.CreateTopicsResponseTopicConfig {
-	defaults := d.topicDefaults()
-	configs := make([]kmsg.CreateTopicsResponseTopicConfig, 0, len(defaults)+len(overrides))
-	for _, c := range defaults {
-		value, ok := overrides[c.Name]
-		switch {
-		case ok:
-			c.Value, c.Source = &value, sourceDynamicTopic
-		case strings.HasPrefix(c.Name, "internal."):
-			continue
+	if d.defaults == nil {
+		d.defaults = d.topicDefaults()
+	}
+	if len(overrides) == 0 {
+		return d.defaults
+	}
+	configs := slices.Clone(d.defaults)
+	for key, value := range overrides {
+		i, ok := slices.BinarySearchFunc(configs, key, func(c kmsg.CreateTopicsResponseTopicConfig, key string) int {
+			return strings.Compare(c.Name, key)
+		})
+		if !ok { // an internal setting, shown only if it is set
+			configs = slices.Insert(configs, i, kmsg.NewCreateTopicsResponseTopicConfig())
 		}
-		configs = append(configs, c)
+		configs[i].Name, configs[i].Value, configs[i].Source = key, &value, sourceDynamicTopic
 	}
 	return configs
 }
 
-// topicDefaults are the settings of a topic that has none of its own.
+// topicDefaults are the settings of a topic that has none of its own, ascending.
 func (d *decider) topicDefaults() []kmsg.CreateTopicsResponseTopicConfig {
-	if d.defaults != nil {
-		return d.defaults
-	}
 	cluster := d.im.Config(kmsg.ConfigResourceTypeBroker, "")
 	broker := d.im.Config(kmsg.ConfigResourceTypeBroker, brokerName(d.nodeID))
+	var defaults []kmsg.CreateTopicsResponseTopicConfig
 	for _, def := range config.TopicDefs() {
+		if strings.HasPrefix(def.Name, "internal.") {
+			continue
+		}
 		c := kmsg.NewCreateTopicsResponseTopicConfig()
 		value := def.Default
 		c.Name, c.Value, c.Source = def.Name, &value, sourceDefault
@@ -83,9 +90,9 @@ func (d *decider) topicDefaults() []kmsg.CreateTopicsResponseTopicConfig {
 			c.Value, c.Source = &v, source
 			break
 		}
-		d.defaults = append(d.defaults, c)
+		defaults = append(defaults, c)
 	}
-	return d.defaults
+	return defaults
 }
 
 // synonymValue is the value of a broker setting that was set somewhere, and where; a source of 0 if it was not.

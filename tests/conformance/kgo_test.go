@@ -201,12 +201,15 @@ func TestOffsetsGoWithTheTransaction(t *testing.T) {
 		if err := session.Begin(); err != nil {
 			t.Fatal(err)
 		}
-		n := 0
+		n, written := 0, kgo.AbortingFirstErrPromise(session.Client())
 		for n < 30 && ctx.Err() == nil {
 			for _, r := range session.PollFetches(ctx).Records() {
-				session.Produce(ctx, record(out, 0, "copy of "+string(r.Value)), nil)
+				session.Produce(ctx, record(out, 0, "copy of "+string(r.Value)), written.Promise())
 				n++
 			}
+		}
+		if err := written.Err(); err != nil {
+			t.Fatal(err)
 		}
 		if ok, err := session.End(ctx, end); err != nil || ok != bool(end) {
 			t.Fatalf("round %d: end: %v, %v", round, ok, err)

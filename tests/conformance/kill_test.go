@@ -117,14 +117,15 @@ func copySome(t *testing.T, ctx context.Context, b *brokertest.Broker, in, out, 
 			return false
 		}
 		var last int64 = -1
+		written := kgo.AbortingFirstErrPromise(s.Client())
 		for last < 0 && ctx.Err() == nil {
 			for _, r := range s.PollRecords(ctx, 40).Records() {
-				s.Produce(ctx, record(out, 0, string(r.Value)), nil)
+				s.Produce(ctx, record(out, 0, string(r.Value)), written.Promise())
 				last = r.Offset
 			}
 		}
 		before(transactions)
-		if ok, err := s.End(ctx, kgo.TryCommit); err != nil || !ok {
+		if ok, err := s.End(ctx, written.Err() == nil); err != nil || !ok {
 			return false
 		}
 		if last == 199 {

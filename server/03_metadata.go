@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -145,9 +146,14 @@ func (s *Server) autoCreate(ctx context.Context, names []string) {
 	ctx, cancel := context.WithTimeout(ctx, autoCreateWait)
 	defer cancel()
 	for _, t := range s.ctrl.CreateTopics(ctx, req).Topics {
-		if err := kerr.ErrorForCode(t.ErrorCode); err != nil && err != kerr.TopicAlreadyExists {
-			s.log.Info("topic was not created automatically", "topic", t.Topic, "error", err, "message", t.ErrorMessage)
+		if t.ErrorCode == 0 || t.ErrorCode == kerr.TopicAlreadyExists.Code {
+			continue
 		}
+		reason := kerr.ErrorForCode(t.ErrorCode).Error()
+		if t.ErrorMessage != nil {
+			reason = *t.ErrorMessage
+		}
+		s.log.Info("topic was not created automatically", slog.String("topic", t.Topic), slog.String("reason", reason))
 	}
 	s.applied(ctx)
 }

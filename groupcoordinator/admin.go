@@ -104,30 +104,18 @@ func (m *Machine) checkDelete(id string) *kerr.Error {
 	return nil
 }
 
-// Snapshot is what the metrics want to know of a partition.
-type Snapshot struct {
-	Offsets []CommittedOffset
-	States  map[string]int // number of groups by the name of their state
-}
+// Summary is the number of groups of the classic protocol by the name of their state, zeros included.
+type Summary map[string]int
 
-// CommittedOffset is one offset that a group has committed.
-type CommittedOffset struct {
-	Group, Topic string
-	Partition    int32
-	Offset       int64
-}
-
-// Snapshot reads all committed offsets and the states of all groups; the answer is a *Snapshot.
-func (m *Machine) Snapshot(to coordinator.Token) coordinator.Output {
-	s := &Snapshot{States: map[string]int{}}
-	for id, g := range m.groups {
+// Summarize counts groups; the answer is a Summary.
+func (m *Machine) Summarize(to coordinator.Token) coordinator.Output {
+	s := Summary{}
+	for st := stateEmpty; st <= stateStable; st++ {
+		s[st.String()] = 0
+	}
+	for _, g := range m.groups {
 		if g.kind == kindClassic {
-			s.States[g.state.String()]++
-		}
-		for topic, partitions := range g.offsets {
-			for p, c := range partitions {
-				s.Offsets = append(s.Offsets, CommittedOffset{id, topic, p, c.offset})
-			}
+			s[g.state.String()]++
 		}
 	}
 	return to.Reply(s)

@@ -375,6 +375,7 @@ func (s *Server) applied(ctx context.Context) {
 // topicsDeleted has the groups forget their offsets of topics that are no more. Groups that are being loaded keep them until they expire, as in
 // Kafka.
 func (s *Server) topicsDeleted(names []string) {
+	s.metrics.forgetTopics(names)
 	shards, _ := s.groups.Shards()
 	for _, shard := range shards {
 		for _, name := range names {

@@ -1,0 +1,55 @@
+package server
+
+import (
+	"math/bits"
+	"sync"
+)
+
+// Buffers come in powers of two from 1 KiB to 4 MiB; what is larger is made for
+// its one use.
+const (
+	minBufferShift = 10
+	maxBufferShift = 22
+)
+
+// buffer is memory for one request or for answers on their way out. It has one
+// owner, who gives it back with free and does not look at it again.
+type buffer struct {
+	b []byte
+}
+
+var bufferPools [maxBufferShift - minBufferShift + 1]sync.Pool
+
+// newBuffer gives an empty buffer that holds at least size bytes.
+func newBuffer(size int) *buffer {
+	class := bufferClass(size)
+	if class >= len(bufferPools) {
+		return &buffer{make([]byte, 0, size)}
+	}
+	if b, ok := bufferPools[class].Get().(*buffer); ok {
+		return b
+	}
+	return &buffer{make([]byte, 0, 1<<(class+minBufferShift))}
+}
+
+// free gives the buffer back. A nil buffer has nothing to give.
+func (b *buffer) free() {
+	if b == nil {
+		return
+	}
+	// One that append has grown goes where all that it promises is true.
+	class := bits.Len(uint(cap(b.b))) - 1 - minBufferShift
+	if class < 0 || class >= len(bufferPools) {
+		return
+	}
+	b.b = b.b[:0]
+	bufferPools[class].Put(b)
+}
+
+// bufferClass is the class of the smallest buffers that hold size bytes.
+func bufferClass(size int) int {
+	if size <= 1<<minBufferShift {
+		return 0
+	}
+	return bits.Len(uint(size-1)) - minBufferShift
+}

@@ -1,0 +1,198 @@
+package server
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"time"
+)
+
+const (
+	// readBufferSize is what a connection reads at once while it waits for a
+	// request: most requests are smaller, so they take one system call.
+	readBufferSize = 4 << 10
+
+	// maxTrust is the most that is read at once because the last request of the
+	// connection was as large; one that sends less than it announced can't make
+	// us hold more than that.
+	maxTrust = 1 << 20
+
+	// finisherPatience is how long a request that holds memory beyond the limit
+	// may stand still. Everybody waits for it.
+	finisherPatience = 10 * time.Second
+)
+
+// frameReader cuts what a connection receives into requests. It is owned by the
+// connection's reader.
+type frameReader struct {
+	conn     net.Conn
+	memory   *memory
+	maxBytes int64 // socket.request.max.bytes
+	active   func(n int)
+
+	in         []byte // read, but not yet taken: in[start:end]
+	start, end int
+	first      bool // nothing has been taken yet
+	trust      int  // how much the last request brought, at most maxTrust
+}
+
+// frame is one request as it arrived, without its size. It holds memory until
+// it is freed.
+type frame struct {
+	buffer *buffer
+	held   int64
+}
+
+// protocolError is what a peer did that no Kafka client does.
+type protocolError struct {
+	text string
+	hint string // what the peer may be; "" if there is no telling
+}
+
+func (e *protocolError) Error() string {
+	if e.hint == "" {
+		return e.text
+	}
+	return e.text + ": " + e.hint
+}
+
+// next reads one request. The error is io.EOF if the peer closed the connection
+// between two, a *protocolError if it does not speak Kafka, or what went wrong.
+func (f *frameReader) next(ctx context.Context) (frame, error) {
+	if err := f.fill(4); err != nil {
+		return frame{}, err
+	}
+	size := int64(int32(binary.BigEndian.Uint32(f.in[f.start:])))
+	if hint := foreignHello(f.in[f.start:f.end]); f.first && hint != "" {
+		return frame{}, &protocolError{"not a Kafka request", hint}
+	}
+	if size <= 0 || size > f.maxBytes {
+		return frame{}, &protocolError{text: fmt.Sprintf("request of %d bytes, allowed are 1 to %d (socket.request.max.bytes)", size, f.maxBytes)}
+	}
+	f.first = false
+	f.start += 4
+	fr, err := f.body(ctx, int(size))
+	if err != nil {
+		if errors.Is(err, io.EOF) {
+			err = &protocolError{text: fmt.Sprintf("connection ended after %d of %d bytes of a request", len(fr.bytes()), size)}
+		}
+		f.free(fr)
+		return frame{}, err
+	}
+	f.trust = min(int(size), maxTrust)
+	return fr, nil
+}
+
+// whole tells whether the next request has been read already.
+func (f *frameReader) whole() bool {
+	have := f.in[f.start:f.end]
+	return len(have) >= 4 && int64(len(have)-4) >= int64(binary.BigEndian.Uint32(have))
+}
+
+// fill reads until n bytes are there that have not been taken.
+func (f *frameReader) fill(n int) error {
+	if f.start == f.end {
+		f.start, f.end = 0, 0
+	} else if len(f.in)-f.start < n {
+		f.end = copy(f.in, f.in[f.start:f.end])
+		f.start = 0
+	}
+	for f.end-f.start < n {
+		m, err := f.conn.Read(f.in[f.end:])
+		f.end += m
+		f.active(m)
+		if err != nil && f.end-f.start < n {
+			if f.end > f.start && errors.Is(err, io.EOF) {
+				err = &protocolError{text: fmt.Sprintf("connection ended after %d of the 4 bytes of a size", f.end-f.start)}
+			}
+			return err
+		}
+	}
+	return nil
+}
+
+// body reads a request of size bytes. What it allocates grows with what
+// arrives. The frame comes back with an error too.
+func (f *frameReader) body(ctx context.Context, size int) (fr frame, err error) {
+	have := min(size, f.end-f.start)
+	step := min(size, max(have+readBufferSize, f.trust))
+	if _, err := f.memory.take(ctx, int64(step), false); err != nil {
+		return frame{}, err
+	}
+	fr = frame{newBuffer(step), int64(step)}
+	fr.buffer.b = append(fr.buffer.b, f.in[f.start:f.start+have]...)
+	f.start += have
+	finisher := false
+	for len(fr.buffer.b) < size {
+		if len(fr.buffer.b) == step {
+			step = min(size, 2*step)
+			if finisher, err = f.grow(ctx, &fr, step, finisher); err != nil {
+				break
+			}
+		}
+		if finisher {
+			f.conn.SetReadDeadline(time.Now().Add(finisherPatience))
+		}
+		n := len(fr.buffer.b)
+		m, err2 := f.conn.Read(fr.buffer.b[n:step])
+		fr.buffer.b = fr.buffer.b[:n+m]
+		f.active(m)
+		if err2 != nil && n+m < size {
+			err = err2
+			break
+		}
+	}
+	if finisher {
+		f.conn.SetReadDeadline(time.Time{})
+		f.memory.give(0, true)
+	}
+	return fr, err
+}
+
+// grow moves a frame into a buffer of size bytes.
+func (f *frameReader) grow(ctx context.Context, fr *frame, size int, finisher bool) (bool, error) {
+	more := int64(size) - fr.held
+	if finisher {
+		f.memory.overdraw(more)
+	} else {
+		var err error
+		if finisher, err = f.memory.take(ctx, more, true); err != nil {
+			return false, err
+		}
+	}
+	larger := newBuffer(size)
+	larger.b = append(larger.b, fr.buffer.b...)
+	fr.buffer.free()
+	*fr = frame{larger, int64(size)}
+	return finisher, nil
+}
+
+// free gives back what a frame holds.
+func (f *frameReader) free(fr frame) {
+	fr.buffer.free()
+	f.memory.give(fr.held, false)
+}
+
+func (fr frame) bytes() []byte {
+	if fr.buffer == nil {
+		return nil
+	}
+	return fr.buffer.b
+}
+
+// foreignHello tells what else than a Kafka client may begin with these bytes.
+func foreignHello(b []byte) string {
+	switch string(b[:4]) {
+	case "GET ", "POST", "PUT ", "HEAD", "OPTI", "DELE", "PATC", "CONN", "TRAC", "PRI ":
+		return "the peer speaks HTTP; metrics and health are on http.listener"
+	case "SSH-":
+		return "the peer speaks SSH"
+	}
+	if b[0] == 0x16 && b[1] == 3 && b[2] <= 4 {
+		return "the peer wants TLS, and this listener is plaintext; check security.protocol"
+	}
+	return ""
+}

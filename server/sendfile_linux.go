@@ -1,0 +1,49 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sys/unix"
+)
+
+// errNoSendfile tells that the file has to be copied through memory.
+var errNoSendfile = errors.New("sendfile not possible")
+
+// sendFile writes n bytes of a file from pos on to the socket, without moving
+// the file's own position: many connections read the same file. It gives how
+// many it has written.
+func (c *conn) sendFile(file *os.File, pos int64, n int) (written int, err error) {
+	source := int(file.Fd())
+	var failed error
+	err = c.raw.Write(func(fd uintptr) bool {
+		for written < n {
+			m, err := unix.Sendfile(int(fd), source, &pos, n-written)
+			if m > 0 {
+				written += m
+				c.sent(m)
+			}
+			switch {
+			case err == unix.EAGAIN:
+				return false
+			case err == unix.EINTR:
+			case err == unix.EINVAL || err == unix.ENOSYS || err == unix.EOPNOTSUPP:
+				failed = errNoSendfile
+				return true
+			case err != nil:
+				failed = fmt.Errorf("sendfile: %w", err)
+				return true
+			case m == 0:
+				failed = fmt.Errorf("%s ends early: %w", file.Name(), io.ErrUnexpectedEOF)
+				return true
+			}
+		}
+		return true
+	})
+	if err == nil {
+		err = failed
+	}
+	return written, err
+}

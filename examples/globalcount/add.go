@@ -73,12 +73,13 @@ func (o options) addOnce(ctx context.Context, id string) error {
 		if err := session.Begin(); err != nil {
 			return err
 		}
+		written := kgo.AbortingFirstErrPromise(session.Client())
 		for partition, words := range changed {
 			for word, total := range words {
-				produce(ctx, session, o.countsTopic(), partition, word, total)
+				session.Produce(ctx, number(o.countsTopic(), partition, word, total), written.Promise())
 			}
 		}
-		committed, err := session.End(ctx, kgo.TryCommit)
+		committed, err := session.End(ctx, written.Err() == nil)
 		if err != nil {
 			return err
 		}

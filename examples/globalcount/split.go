@@ -36,15 +36,16 @@ func (o options) splitOnce(ctx context.Context, id string) error {
 		if err := session.Begin(); err != nil {
 			return err
 		}
+		written := kgo.AbortingFirstErrPromise(session.Client())
 		for word, n := range counts {
-			produce(ctx, session, o.deltasTopic(), partitionOf(word, partitions), word, n)
+			session.Produce(ctx, number(o.deltasTopic(), partitionOf(word, partitions), word, n), written.Promise())
 		}
 		for p := range partitions {
-			produce(ctx, session, o.deltasTopic(), int32(p), progressKey, int64(len(pieces)))
+			session.Produce(ctx, number(o.deltasTopic(), int32(p), progressKey, int64(len(pieces))), written.Promise())
 		}
-		// End flushes, adds the group's offsets to the transaction and commits it. It aborts instead if anything went wrong,
-		// or if the partitions were given to somebody else meanwhile; the pieces are then read again, by whoever has them.
-		if _, err := session.End(ctx, kgo.TryCommit); err != nil {
+		// End adds the group's offsets to the transaction and commits it, if all records were written. It aborts instead if
+		// the partitions were given to somebody else meanwhile. The pieces are then read again, by whoever has them.
+		if _, err := session.End(ctx, written.Err() == nil); err != nil {
 			return err
 		}
 	}
@@ -66,9 +67,9 @@ func poll(ctx context.Context, session *kgo.GroupTransactSession) ([]*kgo.Record
 	}
 }
 
-// produce writes a number under a word. Whether it worked shows when the transaction is ended.
-func produce(ctx context.Context, session *kgo.GroupTransactSession, topic string, partition int32, word string, n int64) {
-	session.Produce(ctx, &kgo.Record{Topic: topic, Partition: partition, Key: []byte(word), Value: strconv.AppendInt(nil, n, 10)}, nil)
+// number is a record of a word and a number.
+func number(topic string, partition int32, word string, n int64) *kgo.Record {
+	return &kgo.Record{Topic: topic, Partition: partition, Key: []byte(word), Value: strconv.AppendInt(nil, n, 10)}
 }
 
 // partitionOf says where a word is added up: always at the same place, so that one worker sees all of it.

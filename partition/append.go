@@ -21,7 +21,7 @@ const unknownOffset = -1
 type write struct {
 	batch  protocol.Batch
 	header protocol.BatchHeader // of batch
-	req    *AppendRequest
+	req    AppendRequest
 	marker controlmarkers.Marker
 	ends   bool // batch is a marker
 }
@@ -42,7 +42,7 @@ func (p *Partition) Append(r AppendRequest) (a Appended, err error) {
 	if err != nil {
 		return a, err
 	}
-	w := write{batch: r.Batch, req: &r}
+	w := write{batch: r.Batch, req: r}
 	if r.Origin == OriginClient {
 		scratch := p.shared.scratch()
 		defer p.shared.rebuilt.Put(scratch)

@@ -18,7 +18,7 @@ type claim struct {
 // claimDir makes the directory if there is none, locks it, and checks that it belongs to this node, or makes it so if it
 // belongs to none.
 func claimDir(fsys vfs.FS, dir string, nodeID int32) (*claim, error) {
-	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+	if err := makeDir(fsys, dir); err != nil {
 		return nil, err
 	}
 	lock, err := fsys.Lock(filepath.Join(dir, lockFile))
@@ -36,3 +36,20 @@ func claimDir(fsys vfs.FS, dir string, nodeID int32) (*claim, error) {
 }
 
 func (c *claim) release() error { return c.lock.Close() }
+
+// makeDir makes a directory that survives a power failure, with those that it lies in.
+func makeDir(fsys vfs.FS, dir string) error {
+	if _, err := fsys.Stat(dir); !isNotExist(err) {
+		return err
+	}
+	parent := filepath.Dir(dir)
+	if parent != dir {
+		if err := makeDir(fsys, parent); err != nil {
+			return err
+		}
+	}
+	if err := fsys.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return fsys.SyncDir(parent)
+}

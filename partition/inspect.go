@@ -90,7 +90,7 @@ func (in *inspection) record(r protocol.RecordInfo) error {
 	ts := in.header.Timestamp(r.TimestampDelta)
 	switch {
 	case in.cfg.CleanupCompact && r.NullKey:
-		in.refuse(r.Index, fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s.", dirName(in.topic, in.index)))
+		in.refuse(r.Index, fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s", dirName(in.topic, in.index)))
 	case !in.cfg.LogAppendTime && ts != -1:
 		// The arithmetic wraps as Kafka's does: the smallest int64 is out of any range.
 		age := in.now - ts
@@ -111,8 +111,21 @@ func (in *inspection) refuse(index int, message string) {
 	in.errs = append(in.errs, RecordError{BatchIndex: int32(index), Message: message})
 }
 
-// describe fills in the messages that show the record itself.
+// describe fills in the messages that show the record itself, as Kafka prints it: of a compressed batch that it would store as it is
+// it knows only the sizes, and tells a null apart.
 func (in *inspection) describe(b protocol.Batch) {
+	codec, _ := in.codec()
+	partial := codec == in.header.Codec() && codec != protocol.CodecNone
+	size := func(field []byte) int {
+		if partial && field == nil {
+			return -1
+		}
+		return len(field)
+	}
+	name := "DefaultRecord"
+	if partial {
+		name = "PartialDefaultRecord"
+	}
 	r := b.Records(recordLimit(in.cfg))
 	defer r.Close()
 	next := 0
@@ -122,9 +135,9 @@ func (in *inspection) describe(b protocol.Batch) {
 		}
 		if e := &in.errs[next]; e.Message == "" {
 			rec := r.Record()
-			e.Message = fmt.Sprintf("Invalid timestamp type in message DefaultRecord(offset=%d, timestamp=%d, key=%d bytes, value=%d bytes)."+
+			e.Message = fmt.Sprintf("Invalid timestamp type in message %s(offset=%d, timestamp=%d, key=%d bytes, value=%d bytes)."+
 				" Producer should not set timestamp type to LogAppendTime.",
-				rec.OffsetDelta, in.header.Timestamp(rec.TimestampDelta), len(rec.Key), len(rec.Value))
+				name, rec.OffsetDelta, in.header.Timestamp(rec.TimestampDelta), size(rec.Key), size(rec.Value))
 		}
 		next++
 	}

@@ -168,6 +168,15 @@ func (p *Partition) trimmedLocked() error {
 	e := p.epochs.Load().trim(start)
 	p.epochs.Store(&e)
 	p.mu.saved = false
+	if err := p.findFloorLocked(); err != nil {
+		return err
+	}
+	return p.saveEpochsLocked()
+}
+
+// findFloorLocked finds the base of the batch that holds the log start.
+func (p *Partition) findFloorLocked() error {
+	start := p.log.Start()
 	p.mu.unstableFloor = start
 	for b, err := range p.log.Batches(start) {
 		if err != nil {
@@ -176,7 +185,7 @@ func (p *Partition) trimmedLocked() error {
 		p.mu.unstableFloor = min(start, b.Header().BaseOffset)
 		break
 	}
-	return p.saveEpochsLocked()
+	return nil
 }
 
 // saveEpochsLocked writes the leader epochs, if the file doesn't have them.
@@ -211,20 +220,34 @@ func (p *Partition) Sync() (err error) {
 		return err
 	}
 	p.mu.Lock()
-	end := p.log.End()
-	files := p.mu.unsynced
-	p.mu.unsynced = nil
+	if err = p.txns.flush(); err != nil && noSpace(err) {
+		p.mu.Unlock()
+		return fmt.Errorf("%w: %w", kerr.KafkaStorageError, err) // what is in memory only is written with the next sync
+	}
+	end, files := p.log.End(), p.takeUnsyncedLocked()
 	p.mu.Unlock()
-	if err := p.syncFiles(files); err != nil {
-		return p.fail(err)
+	if err == nil {
+		err = p.syncTo(end, files)
 	}
-	if end == p.log.RecoveryPoint() {
-		return nil
-	}
-	if err := p.log.Sync(end); err != nil {
+	if err != nil {
 		return p.fail(err)
 	}
 	return nil
+}
+
+// takeUnsyncedLocked gives the files that have to be synced before the recovery point moves to the log's end.
+func (p *Partition) takeUnsyncedLocked() []string {
+	files := append(p.mu.unsynced, p.txns.takeUnsynced()...)
+	p.mu.unsynced = nil
+	return files
+}
+
+// syncTo syncs files and then the log up to an offset, and so moves the recovery point.
+func (p *Partition) syncTo(end int64, files []string) error {
+	if err := p.syncFiles(files); err != nil {
+		return err
+	}
+	return p.log.Sync(end)
 }
 
 // syncFiles syncs files and then the partition's directory. Files that are gone need not be synced.

@@ -49,6 +49,9 @@ func (p *Partition) loadLocked() error {
 	if err == nil {
 		err = p.mendTxnIndex()
 	}
+	if err == nil && table.FirstUnstable(p.log.End()) >= 0 {
+		err = p.findFloorLocked()
+	}
 	if err != nil {
 		return p.fail(fmt.Errorf("load producers: %w", err))
 	}
@@ -282,6 +285,9 @@ func (p *Partition) recoverLocked(base int64) error {
 		p.mu.saved = false
 	}
 	p.epochs.Store(&e)
+	if err := p.findFloorLocked(); err != nil {
+		return err
+	}
 	p.readyLocked(table)
 	return p.saveEpochsLocked()
 }

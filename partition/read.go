@@ -7,6 +7,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
+	"oncelog/controlmarkers"
 	"oncelog/protocol"
 )
 
@@ -70,7 +71,8 @@ func (p *Partition) aborted(from int64, res ReadResult) ([]AbortedTxn, error) {
 	if err != nil {
 		return nil, p.readError(err)
 	}
-	found, err := p.txns.collect(nil, from, to)
+	var few [16]controlmarkers.Aborted
+	found, err := p.txns.collect(few[:0], from, to)
 	if err != nil {
 		return nil, p.fail(err)
 	}

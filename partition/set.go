@@ -294,13 +294,9 @@ func (p *Partition) close() (clean bool, err error) {
 		}
 		p.snapshotLocked(p.log.End())
 	}
-	end, files := p.log.End(), p.mu.unsynced
-	p.mu.unsynced = nil
+	end, files := p.log.End(), p.takeUnsyncedLocked()
 	p.mu.Unlock()
-	if err = p.syncFiles(files); err == nil && end != p.log.RecoveryPoint() {
-		err = p.log.Sync(end)
-	}
-	if err = errors.Join(err, p.log.Close()); err != nil {
+	if err = errors.Join(p.syncTo(end, files), p.log.Close()); err != nil {
 		return false, fmt.Errorf("close %s: %w", p.key(), err)
 	}
 	return true, nil

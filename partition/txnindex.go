@@ -29,6 +29,7 @@ type txnIndex struct {
 	mu struct {
 		sync.Mutex
 		segments []txnSegment // ascending by base
+		unsynced []string     // files that were written to and not synced
 	}
 }
 
@@ -153,6 +154,9 @@ func (x *txnIndex) flush() error {
 		if i, ok := x.findLocked(s.base); ok {
 			x.mu.segments[i].written = len(s.entries)
 		}
+		if name := x.path(s.base); !slices.Contains(x.mu.unsynced, name) {
+			x.mu.unsynced = append(x.mu.unsynced, name)
+		}
 		x.mu.Unlock()
 	}
 	return nil
@@ -197,28 +201,6 @@ func (x *txnIndex) replace(base int64, entries controlmarkers.Index) error {
 // drop forgets a segment that was removed from the log, and removes its file.
 func (x *txnIndex) drop(base int64) error { return x.replace(base, nil) }
 
-// truncate drops the transactions whose marker is at or above end. Those of whole segments above it are gone already.
-func (x *txnIndex) truncate(end int64) error {
-	x.mu.Lock()
-	n := len(x.mu.segments)
-	if n == 0 {
-		x.mu.Unlock()
-		return nil
-	}
-	s, err := x.tailLocked(x.mu.segments[n-1].base)
-	if err != nil {
-		x.mu.Unlock()
-		return err
-	}
-	base, kept := s.base, s.entries.Truncate(end)
-	whole := len(kept) == len(s.entries)
-	x.mu.Unlock()
-	if whole {
-		return nil
-	}
-	return x.replace(base, slices.Clone(kept))
-}
-
 // collect gives the aborted transactions that a reader of the offsets [from, to) has to know, ascending by marker.
 func (x *txnIndex) collect(dst []controlmarkers.Aborted, from, to int64) ([]controlmarkers.Aborted, error) {
 	x.mu.Lock()
@@ -226,7 +208,8 @@ func (x *txnIndex) collect(dst []controlmarkers.Aborted, from, to int64) ([]cont
 	if !found && i > 0 {
 		i-- // the segment that begins below from may hold markers above it
 	}
-	segments := slices.Clone(x.mu.segments[i:])
+	var few [4]txnSegment
+	segments := append(few[:0], x.mu.segments[i:]...)
 	x.mu.Unlock()
 	for _, s := range segments {
 		var done bool
@@ -295,16 +278,12 @@ func (x *txnIndex) collectFile(dst []controlmarkers.Aborted, base, from, to int6
 	return dst, false, nil
 }
 
-// dirty gives the files of the segments at or above base, which have to be synced with them.
-func (x *txnIndex) files(base int64) []string {
+// takeUnsynced gives the files that have to be synced; who takes them does it.
+func (x *txnIndex) takeUnsynced() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	var names []string
-	for _, s := range x.mu.segments {
-		if s.base >= base {
-			names = append(names, x.path(s.base))
-		}
-	}
+	names := x.mu.unsynced
+	x.mu.unsynced = nil
 	return names
 }
 

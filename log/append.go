@@ -126,8 +126,8 @@ func (l *Log) roll(old *segment, base int64, now time.Time) (*segment, error) {
 	if err := old.finish(); err != nil {
 		return nil, err
 	}
-	s, err := l.addSegment(base, now)
-	if err != nil {
+	s := newSegment(l, base, now.UnixMilli())
+	if err := l.begin(s); err != nil {
 		return nil, err
 	}
 	// Nobody may take a hole before the first batch, which a follower can be given, for the old segment's.

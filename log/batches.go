@@ -71,6 +71,10 @@ func (r *batchReader) read() (protocol.Batch, error) {
 			continue
 		}
 		b, err := r.batch()
+		if err != nil && r.segment.removed.Load() {
+			r.close() // what it held is gone, or is in another
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
@@ -154,6 +158,10 @@ func (r *batchReader) bytes(n int) ([]byte, error) {
 	want := int(min(int64(len(r.buf)), r.extent.size-r.pos))
 	got, err := r.handle.ReadAt(r.buf[:want], r.pos)
 	r.at, r.have = r.pos, got
+	if r.segment.removed.Load() {
+		r.have = 0 // the file may have been cut and written over meanwhile
+		return nil, errStale
+	}
 	if got < n {
 		r.have = 0
 		return nil, fmt.Errorf("%s ends at %d: %w", r.handle.Name(), r.pos+int64(got), unexpectedEOF(err))

@@ -1,2 +1,116 @@
-// Package log is one partition's segments on disk.
+// Package log is one partition's segments on disk, in Apache Kafka's format: `.log`, `.index` and `.timeindex`. It
+// appends record batches, finds them by offset and by time, truncates at both ends and recovers after a crash. It knows
+// no producers, transactions, leaders or topics: whoever owns a log learns from return values when a segment was begun
+// (Appended.Rolled, Roll) or removed ([]Removed), and keeps its own files (`.snapshot`, `.txnindex`, checkpoints)
+// accordingly.
+//
+// # Layout
+//
+// A segment's files are named by its base offset, 20 digits, the offset that its first batch has or could have had:
+//
+//	00000000000000000000.log         batches back to back
+//	00000000000000000000.index       sparse: offset -> position in the .log
+//	00000000000000000000.timeindex   sparse: timestamp -> offset
+//
+//	.log, one batch (all integers big-endian; protocol.Batch reads it):
+//	  0        8        12       16    17       21   23       27        35       43       51    53       57       61
+//	  +--------+--------+--------+-----+--------+----+--------+---------+--------+--------+-----+--------+--------+---
+//	  | base   | length | leader |magic| CRC-32C|attr| last   | base    | max    |producer|epoch| base   | number | rec
+//	  | offset | (-12)  | epoch  |  2  |of 21...|    | delta  | time    | time   | id     |     | seq.   | of rec.| ords
+//	  +--------+--------+--------+-----+--------+----+--------+---------+--------+--------+-----+--------+--------+---
+//
+//	.index, 8 bytes an entry                       .timeindex, 12 bytes an entry
+//	  +--------------------+--------------------+    +-------------------------+--------------------+
+//	  | int32 offset - base| int32 position     |    | int64 timestamp (ms)    | int32 offset - base|
+//	  +--------------------+--------------------+    +-------------------------+--------------------+
+//	   last offset of a batch, where it starts        greatest so far, last offset of its batch
+//
+// Both indexes ascend. An entry is added for the first batch after more than index.interval.bytes since the last entry
+// (or since the segment was opened), decided batch by batch; the time index gets one only if the timestamp rose, and a
+// last one when the segment is rolled or closed. Kafka preallocates the index files of the active segment and maps them;
+// here the newest entries of an active segment are in memory (at most 512 of each), the rest in the file, and a file
+// never has more than its entries. Files appear when they are first written, at the latest at the roll or the close.
+//
+// Other names in the directory: <name>.deleted waits for its owner to unlink it (or the next Open); .cleaned and .swap
+// are a compaction under way. What is none of these is left alone.
+//
+// # Concurrency
+//
+// One writer at a time (the owner's lock), any number of readers, which lock nothing: the list of segments is immutable
+// and swapped whole; a segment's end is published with a version, readers of which try again while it is being changed;
+// index entries that readers see never change. A reader that meets a segment which was replaced or removed
+// meanwhile begins again with the present list. A Slice keeps its file open until Release. Sync runs beside the writer
+// and excludes truncation. Locks, none of them held while another is taken: Log.syncing, Log.loading, Files.mu.
+//
+// Open files are in a Files cache that all logs of a replica set share. An idle log has none, and little memory.
+//
+// # Crash safety
+//
+// The disk may lose or tear whatever wasn't synced, and forget any change of a directory that wasn't (package vfs says
+// exactly what). The owner keeps two numbers durable: the recovery point, and the log start.
+//
+// Append
+//  1. If the batch needs a new segment: Roll.
+//  2. If the batch gets an index entry and an index has no room in memory, its entries are written to its file.
+//  3. The batch is written behind the end of the .log. A failed write is cut off; if that fails, too, the log is failed.
+//  4. Index entries, the segment's end and the log's end are published.
+//     Commit point: 3 for a SIGKILL, the next Sync for a loss of power.
+//     Recovery: the batch is found whole and with its CRC, or cut off.
+//
+// Roll
+//  1. The old segment's last time index entry is added, both indexes are written.
+//  2. If an earlier .log was created, renamed or removed and the directory not synced since, it is synced.
+//  3. The new .log is created; the list of segments is swapped.
+//     Commit point: 3.
+//     Recovery: because of 2 at most the last .log can be missing, and because of the check for holes (below) it
+//     doesn't matter that the old one isn't durable before the new one gets batches.
+//
+// Sync (up to an offset)
+//  1. fsync of the .log of each segment below the offset that isn't durable, and of the indexes of all but the last.
+//  2. fsync of the directory if it changed.
+//  3. The recovery point moves.
+//     Commit point: 2. An error fails the log for good; nothing is tried again.
+//     Recovery: the segment that holds the recovery point and those behind are scanned, the others trusted. As long as
+//     the last segment can still be followed by another, the recovery point stays below its end: so no segment is
+//     trusted whose indexes weren't synced.
+//
+// TruncateTo
+//  1. The log's end, and the recovery point with it, go down.
+//  2. The segments behind are renamed to .deleted, the last first, the directory synced after each.
+//  3. The entries at or above the offset are cut off both indexes, the .log is cut and synced.
+//     Commit point: 3.
+//     Recovery: before it, the log ends somewhere between the offset and its old end, without a hole. The owner writes
+//     its checkpoint of the recovery point before the next append.
+//
+// ResetTo
+//  1. As 1 and 2 of TruncateTo, for all segments.
+//  2. An empty .log is created, the directory synced.
+//     Recovery: the front of the old log, the new one, or no segment, which begins a log at the owner's log start.
+//
+// TrimTo
+//  1. The log start goes up, in memory; the owner's checkpoint is the commit point.
+//
+// RemoveBefore
+//  1. The log start goes up, the segment leaves the list.
+//  2. If an earlier change of a .log isn't durable, the directory is synced. The files are renamed to .deleted.
+//     Recovery: because of 2 only the last one renamed may be back, which makes no hole; it is removed again.
+//
+// Close
+//  1. The last time index entry is added, the indexes are written. Nothing is synced.
+//     Recovery: none after a clean shutdown; where an index isn't what it should be, reads notice and do without it.
+//
+// Open
+//  1. The directory is listed; what ends in .deleted, and indexes without their .log, are removed. A round of compaction
+//     that has .cleaned files is forgotten with its .swap files at or above the first of these; other .swap
+//     files replace all segments in their range of offsets.
+//  2. After a clean shutdown only the end of the last segment is read, from its last index entry on. If that isn't a
+//     whole batch it is scanned. Segments without a plausible index are scanned, too.
+//  3. Else all segments from the recovery point's on are scanned: each batch must be whole, of magic 2, have its CRC and
+//     rise in offset. What doesn't is cut off, and the segments behind are removed, these first. The same happens where
+//     a segment ends before the next begins, above the recovery point and unless the log was compacted: its
+//     end was lost. Both indexes of a scanned segment are written anew.
+//     Recovery: steps 1 to 3 again.
+//
+// A trusted segment is never cut: where it can't be read, Open or the read fails with ErrCorrupt. A segment of message
+// format 0 or 1 is refused with ErrUnsupportedMagic.
 package log

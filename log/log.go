@@ -7,7 +7,6 @@ import (
 	"sort"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"oncelog/internal/vfs"
 )
@@ -24,8 +23,12 @@ type Log struct {
 	// The slice is immutable and swapped whole.
 	segments atomic.Pointer[[]*segment]
 
-	// Invariant: start <= end, recovery point <= end.
-	start, end, recovered atomic.Int64
+	// Invariant: start <= end.
+	start, end atomic.Int64
+
+	// Everything below durable is on disk. recovered is what the owner's checkpoint may say (see Sync).
+	// Invariant: recovered <= durable <= end.
+	durable, recovered atomic.Int64
 
 	bound     atomic.Pointer[boundary] // where the last upper bound that needed a search lies
 	loading   sync.Mutex               // held to publish a timestamp that was read from disk
@@ -54,8 +57,36 @@ func (l *Log) Start() int64 { return l.start.Load() }
 // End is the log end offset: the next to be assigned.
 func (l *Log) End() int64 { return l.end.Load() }
 
-// RecoveryPoint is the offset below which everything is durable, for the owner's checkpoint.
-func (l *Log) RecoveryPoint() int64 { return max(l.recovered.Load(), l.start.Load()) }
+// Durable is the offset below which everything was synced.
+func (l *Log) Durable() int64 { return l.durable.Load() }
+
+// RecoveryPoint is what the owner's checkpoint says for Recovery.RecoveryPoint. It is at most Durable, and less while
+// the last segment, durable to its end, may still be followed by another: its indexes aren't, so that a start after a
+// crash has to build them anew. It may lie below the log start: what is below that may be read again if the new start
+// doesn't survive a crash.
+func (l *Log) RecoveryPoint() int64 { return l.recovered.Load() }
+
+// setRecovered sets both points; the caller keeps Sync out.
+func (l *Log) setRecovered(offset int64) {
+	l.recovered.Store(offset)
+	l.durable.Store(offset)
+}
+
+// lowerRecovered takes both points back to an offset; the caller keeps Sync out.
+func (l *Log) lowerRecovered(offset int64) {
+	l.recovered.Store(min(l.recovered.Load(), offset))
+	l.durable.Store(min(l.durable.Load(), offset))
+}
+
+// raise moves an offset up.
+func raise(to *atomic.Int64, offset int64) {
+	for {
+		at := to.Load()
+		if at >= offset || to.CompareAndSwap(at, offset) {
+			return
+		}
+	}
+}
 
 // Size is the size of all .log files, in bytes.
 func (l *Log) Size() int64 {
@@ -142,20 +173,19 @@ func (l *Log) outOfRange(offset int64) error {
 	return fmt.Errorf("%s: offset %d, log has [%d, %d): %w", l.dir, offset, l.Start(), l.End(), ErrOutOfRange)
 }
 
-// addSegment creates the .log of a new last segment.
-func (l *Log) addSegment(base int64, now time.Time) (*segment, error) {
+// begin creates the .log of a new last segment.
+func (l *Log) begin(s *segment) error {
 	if err := l.settleDir(); err != nil {
-		return nil, err
+		return err
 	}
-	s := newSegment(l, base, now.UnixMilli())
-	s.warm, s.lastTime = true, noTime
 	f, err := l.create(s.data.path())
 	if err != nil {
-		return nil, err
+		return err
 	}
+	s.warm, s.lastTime = true, noTime
 	l.changedLogs()
 	l.files.add(&s.data, f).leave()
-	return s, nil
+	return nil
 }
 
 // changedLogs notes that a .log came, went or was renamed.

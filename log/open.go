@@ -78,9 +78,10 @@ func (o *opener) open() error {
 		return o.reset()
 	}
 	if o.recovery.Clean {
-		l.recovered.Store(end)
+		l.setRecovered(end)
+		l.recovered.Store(segs[len(segs)-1].checkpoint(end))
 	} else {
-		l.recovered.Store(max(0, min(o.recovery.RecoveryPoint, end)))
+		l.setRecovered(max(0, min(o.recovery.RecoveryPoint, end)))
 	}
 	return nil
 }
@@ -90,9 +91,9 @@ func (o *opener) begin(offset int64) error {
 	l := o.log
 	l.start.Store(offset)
 	l.end.Store(offset)
-	l.recovered.Store(offset)
-	s, err := l.addSegment(offset, o.now)
-	if err != nil {
+	l.setRecovered(offset)
+	s := newSegment(l, offset, o.now.UnixMilli())
+	if err := l.begin(s); err != nil {
 		return err
 	}
 	// A partition may be one of thousands that are made and not used for long.

@@ -24,6 +24,7 @@ func (o *opener) recover(segs []*segment) error {
 	}
 	last := len(segs) - 1
 	for i, s := range segs {
+		s.synced = i < scanFrom && i < last
 		found, cause, err := o.recoverSegment(s, i >= scanFrom, i == 0, i == last)
 		if err != nil {
 			return err
@@ -63,7 +64,8 @@ func (o *opener) cutAt(segs []*segment, i int, found extent, cause error) error 
 	if o.report.Cut.Bytes == 0 {
 		o.report.Cut.Cause = fmt.Errorf("offsets from %d to %d are missing: %w", found.next, segs[i+1].base, ErrCorrupt)
 	}
-	removed, err := o.log.removeBehind(segs, i)
+	o.log.swap(segs[: i+1 : i+1])
+	removed, err := o.log.retireAll(segs[i+1:])
 	o.report.Removed = append(o.report.Removed, removed...)
 	if err != nil {
 		return err
@@ -182,10 +184,9 @@ func (s *segment) scan(f vfs.File, interval int64) (found extent, cause, err err
 		case err == io.EOF:
 			s.sinceEntry = 0 // as of a segment that was just opened
 			return found, nil, nil
-		case err == nil && hdr.BaseOffset < found.next:
-			err = fmt.Errorf("batch at %d has base offset %d below %d: %w", found.size, hdr.BaseOffset, found.next, ErrCorrupt)
-		case err == nil && hdr.LastOffset()-s.base > math.MaxInt32:
-			return found, nil, fmt.Errorf("%s: offset %d is too far from the base: %w", s.data.path(), hdr.LastOffset(), ErrCorrupt)
+		case err == nil && (hdr.BaseOffset < found.next || hdr.LastOffset()-s.base > math.MaxInt32):
+			// The CRC doesn't cover it.
+			err = fmt.Errorf("batch at %d has base offset %d, at least %d expected: %w", found.size, hdr.BaseOffset, found.next, ErrCorrupt)
 		}
 		if err != nil && broken(err) {
 			s.sinceEntry = 0

@@ -25,6 +25,7 @@ type segment struct {
 	offsets index
 	times   index
 	removed atomic.Bool
+	synced  bool // the whole segment, indexes included, is durable; guarded by Log.syncing
 
 	// What readers see of the segment's end; written by the writer between two steps of version.
 	version                            atomic.Uint32 // odd while the rest is being changed
@@ -93,7 +94,7 @@ func (s *segment) find(h *handle, offset int64, e extent) (hdr protocol.BatchHea
 	if err == nil {
 		hdr, pos, ok, err = s.findFrom(h, from, offset, e)
 	}
-	if err != nil && errors.Is(err, ErrCorrupt) && !s.removed.Load() {
+	if err != nil && broken(err) && !s.removed.Load() {
 		hdr, pos, ok, err = s.findFrom(h, entry{}, offset, e)
 	}
 	return hdr, pos, ok, err

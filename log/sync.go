@@ -15,18 +15,19 @@ func (l *Log) Sync(upTo int64) error {
 		return err
 	}
 	upTo = min(upTo, l.end.Load())
-	if upTo <= l.recovered.Load() {
+	if upTo <= l.recovered.Load() || upTo <= l.durable.Load() && upTo > l.active().base {
 		return nil
 	}
 	segs := *l.segments.Load()
 	for i, s := range segs {
-		if i+1 < len(segs) && segs[i+1].base <= l.recovered.Load() || s.base >= upTo {
+		if s.synced || s.base >= upTo {
 			continue
 		}
 		// The indexes of the last segment are built anew after a crash; those of the others have to be right.
 		files := s.files()
+		last := i+1 == len(segs)
 		n := len(files)
-		if i+1 == len(segs) {
+		if last {
 			n = 1
 		}
 		for _, f := range files[:n] {
@@ -34,14 +35,25 @@ func (l *Log) Sync(upTo int64) error {
 				return err
 			}
 		}
+		s.synced = !last
 	}
 	if l.dirDirty.Load() {
 		if err := l.syncDir(); err != nil {
 			return err
 		}
 	}
-	l.raiseRecovered(upTo)
+	raise(&l.durable, upTo)
+	raise(&l.recovered, segs[len(segs)-1].checkpoint(upTo))
 	return nil
+}
+
+// checkpoint is the recovery point when everything below an offset, in this last segment, is durable but its indexes:
+// one less, unless the segment holds nothing. Were it the base of the segment to come, recovery would trust them.
+func (s *segment) checkpoint(durable int64) int64 {
+	if durable > s.base {
+		return durable - 1
+	}
+	return durable
 }
 
 func (l *Log) syncFile(f *file) error {
@@ -54,15 +66,6 @@ func (l *Log) syncFile(f *file) error {
 		return nil
 	}
 	return l.fail("fsync of "+f.path(), err)
-}
-
-func (l *Log) raiseRecovered(offset int64) {
-	for {
-		r := l.recovered.Load()
-		if r >= offset || l.recovered.CompareAndSwap(r, offset) {
-			return
-		}
-	}
 }
 
 // Quiesce writes the indexes of the active segment and frees the memory that only a log in use needs. Its files are
@@ -81,7 +84,7 @@ func (l *Log) Quiesce() error {
 
 // Close ends the log as a clean shutdown wants it: the indexes are written, with an entry for the greatest timestamp.
 // Nothing is synced; the owner called Sync before if it is going to say that the shutdown was clean. Slices stay
-// readable until they are released.
+// readable until they are released. RecoveryPoint is the log's end now if Durable is.
 func (l *Log) Close() error {
 	if err := l.writable(); err != nil {
 		l.Abandon()
@@ -92,6 +95,9 @@ func (l *Log) Close() error {
 	}
 	err := l.active().finish()
 	l.Abandon()
+	if err == nil && l.durable.Load() == l.end.Load() {
+		l.recovered.Store(l.end.Load())
+	}
 	return err
 }
 

@@ -140,6 +140,9 @@ func (s *segment) search(e extent, from, ts, atLeast int64) (TimestampOffset, bo
 		if n, err := h.ReadAt(b, pos); n < len(b) {
 			return TimestampOffset{}, false, fmt.Errorf("%s at %d: %w", s.data.path(), pos, unexpectedEOF(err))
 		}
+		if s.removed.Load() {
+			return TimestampOffset{}, false, errStale
+		}
 		if found, ok, err := searchBatch(b, ts, atLeast); ok || err != nil {
 			return found, ok, err
 		}

@@ -31,8 +31,9 @@ func (l *Log) TruncateTo(offset int64, now time.Time) ([]Removed, error) {
 	// The end comes first: no reader begins above it any more.
 	l.end.Store(offset)
 	l.start.Store(min(l.start.Load(), offset))
-	l.recovered.Store(min(l.recovered.Load(), offset))
-	removed, err := l.removeBehind(segs, i)
+	l.lowerRecovered(offset)
+	l.swap(segs[: i+1 : i+1])
+	removed, err := l.retireAll(segs[i+1:])
 	if err == nil {
 		err = l.cut(segs[i], offset, now)
 	}
@@ -42,13 +43,12 @@ func (l *Log) TruncateTo(offset int64, now time.Time) ([]Removed, error) {
 	return removed, nil
 }
 
-// removeBehind removes the segments behind the i-th, the last one first and each durably before the next, so that a
-// crash leaves no hole. They come back ascending.
-func (l *Log) removeBehind(segs []*segment, i int) ([]Removed, error) {
+// retireAll retires the log's last segments, which are in the list no more: the last one first and each durably before
+// the next, so that a crash leaves no hole. They come back ascending.
+func (l *Log) retireAll(segs []*segment) ([]Removed, error) {
 	var removed []Removed
-	for j := len(segs) - 1; j > i; j-- {
-		l.swap(segs[:j:j])
-		r, err := l.retire(segs[j])
+	for _, s := range slices.Backward(segs) {
+		r, err := l.retire(s)
 		removed = append(removed, r)
 		if err == nil {
 			err = l.syncDir()
@@ -104,12 +104,15 @@ func (l *Log) cut(old *segment, offset int64, now time.Time) error {
 	if err := s.resume(e); err != nil {
 		return err
 	}
-	old.removed.Store(true)
+	// A reader that meets the old one finds the new one in the list, and no reader has the file's new content for the
+	// old one's.
 	segs := slices.Clone(*l.segments.Load())
 	segs[len(segs)-1] = s
 	l.swap(segs)
+	old.removed.Store(true)
 	l.end.Store(e.next)
-	l.recovered.Store(min(l.recovered.Load(), e.next))
+	l.start.Store(min(l.start.Load(), e.next))
+	l.lowerRecovered(e.next)
 	old.drop()
 	return errors.Join(h.Truncate(e.size), h.Sync())
 }
@@ -148,21 +151,15 @@ func (l *Log) ResetTo(offset int64, now time.Time) ([]Removed, error) {
 	segs := *l.segments.Load()
 	l.start.Store(offset)
 	l.end.Store(offset)
-	l.recovered.Store(offset)
-	removed, err := l.removeBehind(segs, 0)
-	var first Removed
+	l.setRecovered(offset)
+	s := newSegment(l, offset, now.UnixMilli())
+	l.swap([]*segment{s})
+	removed, err := l.retireAll(segs)
 	if err == nil {
-		if first, err = l.retire(segs[0]); err == nil {
-			err = l.syncDir()
-		}
-		removed = slices.Insert(removed, 0, first)
+		err = l.begin(s)
 	}
 	if err == nil {
-		var s *segment
-		if s, err = l.addSegment(offset, now); err == nil {
-			l.swap([]*segment{s})
-			err = l.syncDir()
-		}
+		err = l.syncDir()
 	}
 	if err != nil {
 		return removed, l.fail("reset", err)
@@ -184,7 +181,8 @@ func (l *Log) TrimTo(offset int64) error {
 }
 
 // RemoveBefore removes the segments below the one at base, which becomes the first, and raises the log start to it:
-// retention, whose policy is the owner's. The files that were renamed come back for the owner to unlink. Where some
+// retention, whose policy is the owner's. The recovery point stays: until the next Sync a loss of power may bring the
+// removed segments back as they were. The files that were renamed come back for the owner to unlink. Where some
 // could be removed and others not, the former come back with the error. ErrOutOfRange when base isn't a segment's.
 func (l *Log) RemoveBefore(base int64) ([]Removed, error) {
 	if err := l.writable(); err != nil {
@@ -200,9 +198,7 @@ func (l *Log) RemoveBefore(base int64) ([]Removed, error) {
 		if err := l.settleDir(); err != nil {
 			return removed, err
 		}
-		next := segs[i+1].base
-		l.start.Store(max(l.start.Load(), next))
-		l.raiseRecovered(next)
+		l.start.Store(max(l.start.Load(), segs[i+1].base))
 		l.swap(segs[i+1:])
 		r, err := l.retire(segs[i])
 		removed = append(removed, r)

@@ -68,8 +68,9 @@ func parseDirName(name string) (topic string, index int32, suffix string, ok boo
 	if dash <= 0 || dash == len(name)-1 {
 		return "", 0, "", false
 	}
-	n, err := strconv.ParseInt(name[dash+1:], 10, 32)
-	if err != nil || n < 0 || name[dash+1] == '+' || protocol.CheckTopicName(name[:dash]) != nil {
+	digits := name[dash+1:]
+	n, err := strconv.ParseInt(digits, 10, 32)
+	if err != nil || strconv.FormatInt(n, 10) != digits || protocol.CheckTopicName(name[:dash]) != nil {
 		return "", 0, "", false
 	}
 	return name[:dash], int32(n), suffix, true

@@ -27,7 +27,7 @@ func TestDirNames(t *testing.T) {
 			t.Errorf("%s: %q %d %q %v", name, topic, index, suffix, ok)
 		}
 	}
-	for _, name := range []string{"junk", "x-y-z", "-0", "a-", "a-+1", "a- 1", "a-99999999999", "ü-0", "..-0", strings.Repeat("a", 250) + "-0", "a-1.x-gone"} {
+	for _, name := range []string{"junk", "x-y-z", "-0", "a-", "a-+1", "a-01", "a- 1", "a-99999999999", "ü-0", "..-0", strings.Repeat("a", 250) + "-0", "a-1.x-gone"} {
 		if topic, index, suffix, ok := parseDirName(name); ok {
 			t.Errorf("%s: %q %d %q", name, topic, index, suffix)
 		}

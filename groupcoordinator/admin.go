@@ -79,8 +79,8 @@ func containsFold(list []string, want string) bool {
 	return slices.ContainsFunc(list, func(s string) bool { return strings.EqualFold(s, want) })
 }
 
-// DeleteGroup deletes a group without members, and all its offsets; the answer is a *kmsg.DeleteGroupsResponseGroup. Offsets of
-// open transactions go too, and don't come back with the commit.
+// DeleteGroup deletes a group without members, and all its offsets; the answer is a *kmsg.DeleteGroupsResponseGroup.
+// Offsets of open transactions go too, and don't come back with the commit.
 func (m *Machine) DeleteGroup(to coordinator.Token, id string) coordinator.Output {
 	row := new(kmsg.NewDeleteGroupsResponseGroup())
 	row.Group = id

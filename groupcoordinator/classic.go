@@ -33,10 +33,11 @@ func (s state) String() string {
 	return [...]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}[s]
 }
 
-// classic is the soft state of a group of the classic protocol. The zero value, with since -1, is a group without members.
+// classic is the soft state of a group of the classic protocol. The zero value, with since -1, is a group without
+// members.
 //
-// Invariants: state is stateEmpty or statePreparingRebalance if there are no members; leader is "" exactly then; members and order hold the same;
-// joining is the number of members with a parked join; in stateStable and stateEmpty all but the members' timers follows from the stored group.
+// Invariants: state is stateEmpty or statePreparingRebalance if there are no members; leader is "" exactly then;
+// members and order hold the same; joining is the number of members with a parked join.
 type classic struct {
 	state    state
 	previous state // the state before this one
@@ -55,7 +56,8 @@ type classic struct {
 
 	// newMember is that somebody joined since the initial delay was last extended.
 	newMember bool
-	// joinTimer ends the join phase. While extendable, it starts anew if a member came, for at most delayLeft milliseconds.
+	// joinTimer ends the join phase. While extendable, it starts anew if a member came, for at most delayLeft
+	// milliseconds.
 	joinTimer  timer
 	extendable bool
 	delayLeft  int64
@@ -83,7 +85,8 @@ type member struct {
 	session  timer
 }
 
-// groupProtocol is a way of assignment that a member offers, with what the leader needs to know of it then. It is immutable.
+// groupProtocol is a way of assignment that a member offers, with what the leader needs to know of it then. It is
+// immutable.
 type groupProtocol struct {
 	name     string
 	metadata []byte
@@ -148,7 +151,8 @@ func (g *classic) allOffer(name string) bool {
 	return !slices.ContainsFunc(g.order, func(m *member) bool { return !m.offers(name) })
 }
 
-// choose is the protocol that all members offer and most prefer; of those with as many votes the one that was voted for first.
+// choose is the protocol that all members offer and most prefer; of those with as many votes the one that was voted for
+// first.
 func (g *classic) choose() string {
 	votes := map[string]int{}
 	best := ""
@@ -219,8 +223,8 @@ func (m *Machine) add(g *group, n *member) {
 	n.session.fire = func(now time.Time, out *coordinator.Output) { m.sessionEnded(g, n, now, out) }
 }
 
-// remove takes a member out of the group. Whatever it has parked is answered with UNKNOWN_MEMBER_ID, so that a client that is
-// still there starts anew.
+// remove takes a member out of the group. Whatever it has parked is answered with UNKNOWN_MEMBER_ID, so that a client
+// that is still there starts anew.
 func (m *Machine) remove(g *group, gone *member, out *coordinator.Output) {
 	g.answerJoin(gone, refuseJoin("", kerr.UnknownMemberID), out)
 	answerSync(gone, refuseSync(kerr.UnknownMemberID), out)
@@ -255,8 +259,8 @@ func (m *Machine) stopTimers(g *group) {
 	}
 }
 
-// park keeps the join of a member until the join phase ends. An earlier one that is still parked is answered: its client gave up on it
-// or lost it, and must not wait forever (in Kafka it does).
+// park keeps the join of a member until the join phase ends. An earlier one that is still parked is answered: its
+// client gave up on it or lost it, and must not wait forever (in Kafka it does).
 func (g *classic) park(n *member, to coordinator.Token, out *coordinator.Output) {
 	g.answerJoin(n, refuseJoin(n.id, kerr.RebalanceInProgress), out)
 	n.join = to
@@ -321,7 +325,8 @@ func (g *classic) subscribe() {
 	g.subscribed, g.subscriptionKnown = all, true
 }
 
-// subscribedTo tells whether the group reads a topic, as far as is known: consumers whose topics are not known may read any.
+// subscribedTo tells whether the group reads a topic, as far as is known: consumers whose topics are not known may read
+// any.
 func (g *classic) subscribedTo(topic string) bool {
 	if g.subscriptionKnown {
 		_, ok := g.subscribed[topic]
@@ -365,8 +370,8 @@ func (g *group) store(out *coordinator.Output, assignment func(*member) []byte) 
 
 func ownAssignment(m *member) []byte { return m.assignment }
 
-// recoverClassic gives a group the soft state that follows from its record: Stable if it has members, who get a full session timeout to show
-// that they live.
+// recoverClassic gives a group the soft state that follows from its record: Stable if it has members, who get a full
+// session timeout to show that they live.
 func (m *Machine) recoverClassic(g *group, now time.Time, out *coordinator.Output) {
 	s := g.stored
 	g.classic = classic{

@@ -23,8 +23,8 @@ type joinRequest struct {
 	protocols []groupProtocol
 }
 
-// JoinGroup lets a client join a group; the answer is a *kmsg.JoinGroupResponse, at once or when the join phase ends. The machine keeps
-// the protocols' metadata.
+// JoinGroup lets a client join a group; the answer is a *kmsg.JoinGroupResponse, at once or when the join phase ends.
+// The machine keeps the protocols' metadata.
 func (m *Machine) JoinGroup(now time.Time, to coordinator.Token, c Client, r *kmsg.JoinGroupRequest) coordinator.Output {
 	j := &joinRequest{JoinGroupRequest: r, client: c, to: to}
 	if err := m.checkJoin(j); err != nil {
@@ -147,7 +147,8 @@ func (m *Machine) joinNew(g *group, now time.Time, j *joinRequest, out *coordina
 		m.admit(g, now, j, id, out)
 		return
 	}
-	// A client that lost the answer to its first join would be a member twice. So it gets an id, and is a member when it comes back with it (KIP-394).
+	// A client that lost the answer to its first join would be a member twice. So it gets an id, and is a member when
+	// it comes back with it (KIP-394).
 	t := &timer{fire: func(now time.Time, out *coordinator.Output) { m.pendingOver(g, id, now, out) }}
 	if g.pendingJoin == nil {
 		g.pendingJoin = map[string]*timer{}
@@ -214,8 +215,9 @@ func (m *Machine) joinAgain(g *group, now time.Time, j *joinRequest, n *member, 
 	}
 }
 
-// replace gives a static member's place to the sender, which has the same instance id and so is the same instance started anew
-// (KIP-345). The old member id is fenced. A stable group whose protocol stays the same goes on without a rebalance.
+// replace gives a static member's place to the sender, which has the same instance id and so is the same instance
+// started anew (KIP-345). The old member id is fenced. A stable group whose protocol stays the same goes on without a
+// rebalance.
 func (m *Machine) replace(g *group, now time.Time, j *joinRequest, old *member, id string, out *coordinator.Output) {
 	wasLeader := g.leader
 	n := *old

@@ -46,7 +46,8 @@ func (m *Machine) LeaveGroup(now time.Time, to coordinator.Token, r *kmsg.LeaveG
 	return out
 }
 
-// leave takes one member out. A member id of "" with an instance id is an operator's removal of a static member, whoever it is now.
+// leave takes one member out. A member id of "" with an instance id is an operator's removal of a static member,
+// whoever it is now.
 func (m *Machine) leave(g *group, l *kmsg.LeaveGroupRequestMember, out *coordinator.Output) *kerr.Error {
 	if g == nil || g.kind != kindClassic {
 		return kerr.UnknownMemberID

@@ -19,8 +19,8 @@ func (m *Machine) rebalance(g *group, now time.Time, why string, out *coordinato
 	m.prepareRebalance(g, now, why, out)
 }
 
-// prepareRebalance begins the join phase. The first members of an empty group wait some time for others, so that a group
-// that starts does not rebalance with each of them.
+// prepareRebalance begins the join phase. The first members of an empty group wait some time for others, so that a
+// group that starts does not rebalance with each of them.
 func (m *Machine) prepareRebalance(g *group, now time.Time, why string, out *coordinator.Output) {
 	if g.state == stateCompletingRebalance {
 		m.resetAssignments(g, now, kerr.RebalanceInProgress, out)
@@ -54,7 +54,8 @@ func (m *Machine) joinedMaybe(g *group, now time.Time, out *coordinator.Output) 
 	}
 }
 
-// joinTimeOver ends the join phase with those who are there, or gives the initial delay some more time if members came during the last.
+// joinTimeOver ends the join phase with those who are there, or gives the initial delay some more time if members came
+// during the last.
 func (m *Machine) joinTimeOver(g *group, now time.Time, out *coordinator.Output) {
 	if g.extendable && g.newMember && g.delayLeft > 0 {
 		delay := min(int64(m.settings.InitialRebalanceDelayMillis), g.delayLeft)
@@ -166,8 +167,8 @@ func (m *Machine) resetAssignments(g *group, now time.Time, err *kerr.Error, out
 	}
 }
 
-// sessionEnded removes a member that was silent for too long. One whose request is parked is known to be there; its session starts
-// anew when it is answered. Only a new member's join does not hold forever: it has no session.
+// sessionEnded removes a member that was silent for too long. One whose request is parked is known to be there; its
+// session starts anew when it is answered. Only a new member's join does not hold forever: it has no session.
 func (m *Machine) sessionEnded(g *group, n *member, now time.Time, out *coordinator.Output) {
 	if !n.isNew && (n.joinParked() || n.syncParked()) {
 		return

@@ -9,8 +9,8 @@ import (
 	"oncelog/coordinator"
 )
 
-// SyncGroup gives a member its assignment, once the leader has sent all of them; the answer is a *kmsg.SyncGroupResponse. The machine
-// keeps the assignments.
+// SyncGroup gives a member its assignment, once the leader has sent all of them; the answer is a
+// *kmsg.SyncGroupResponse. The machine keeps the assignments.
 func (m *Machine) SyncGroup(now time.Time, to coordinator.Token, r *kmsg.SyncGroupRequest) coordinator.Output {
 	g, err := m.checkSync(r)
 	if err != nil {
@@ -125,7 +125,8 @@ func (g *classic) synced(n *member) *kmsg.SyncGroupResponse {
 	return resp
 }
 
-// Heartbeat tells that a member lives, and tells the member whether its group does; the answer is a *kmsg.HeartbeatResponse.
+// Heartbeat tells that a member lives, and tells the member whether its group does; the answer is a
+// *kmsg.HeartbeatResponse.
 func (m *Machine) Heartbeat(now time.Time, to coordinator.Token, r *kmsg.HeartbeatRequest) coordinator.Output {
 	resp := kmsg.NewPtrHeartbeatResponse()
 	resp.Version = r.Version

@@ -38,7 +38,8 @@
 // # Transactions
 //
 // A record of a transactional batch goes to the pending offsets of its producer. The producer's commit marker makes
-// each of them the committed offset of its partition, unless a record further on in the log already did; an abort marker drops them.
+// each of them the committed offset of its partition, unless a record further on in the log already did; an abort
+// marker drops them.
 //
 // # Concurrency
 //

@@ -12,8 +12,9 @@ import (
 	"oncelog/coordinator"
 )
 
-// TestStateIsTheFoldOfTheLog runs random operations, with failing appends, restarts and time in between. After each of them the harness compares
-// the hard state with that of a fresh machine that replays the log, and checks the invariants. In the end everybody has been answered.
+// TestStateIsTheFoldOfTheLog runs random operations, with failing appends, restarts and time in between. After each of
+// them the harness compares the hard state with that of a fresh machine that replays the log, and checks the
+// invariants. In the end everybody has been answered.
 func TestStateIsTheFoldOfTheLog(t *testing.T) {
 	seed := uint64(time.Now().UnixNano())
 	for i := range uint64(20) {

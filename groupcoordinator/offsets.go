@@ -72,8 +72,8 @@ func (m *Machine) closePending(g *group, producer int64) {
 	}
 }
 
-// endTransaction applies or drops all that a producer has pending. A pending offset whose record lies before that of the committed
-// one is older than it, and yields.
+// endTransaction applies or drops all that a producer has pending. A pending offset whose record lies before that of
+// the committed one is older than it, and yields.
 func (m *Machine) endTransaction(producer int64, committed bool) {
 	for g := range m.open[producer] {
 		if committed {
@@ -97,7 +97,8 @@ func (g *group) hasPending(tp topicPartition) bool {
 	return false
 }
 
-// OffsetCommit commits offsets; the answer is a *kmsg.OffsetCommitResponse. Each topic of r has its name and its id, and exists.
+// OffsetCommit commits offsets; the answer is a *kmsg.OffsetCommitResponse. Each topic of r has its name and its id,
+// and exists.
 func (m *Machine) OffsetCommit(now time.Time, to coordinator.Token, r *kmsg.OffsetCommitRequest) coordinator.Output {
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	resp.Version = r.Version
@@ -142,7 +143,8 @@ func (m *Machine) OffsetCommit(now time.Time, to coordinator.Token, r *kmsg.Offs
 	return out
 }
 
-// checkCommit is whether the sender of a commit may commit for the group now. A commit of a member is also a sign of its life.
+// checkCommit is whether the sender of a commit may commit for the group now. A commit of a member is also a sign of
+// its life.
 func (m *Machine) checkCommit(now time.Time, r *kmsg.OffsetCommitRequest) *kerr.Error {
 	g := m.groups[r.Group]
 	if g == nil {
@@ -191,7 +193,8 @@ func (g *group) foreign() *kerr.Error {
 	}
 }
 
-// tooLong tells whether the metadata of a commit is longer than allowed. Kafka counts what Java calls its length: UTF-16 units.
+// tooLong tells whether the metadata of a commit is longer than allowed. Kafka counts what Java calls its length:
+// UTF-16 units.
 func (m *Machine) tooLong(metadata *string) bool {
 	text, most := value(metadata), int(m.settings.MetadataMaxBytes)
 	if len(text) <= most {
@@ -213,7 +216,8 @@ func (m *Machine) noteCommits(now time.Time, n int) {
 }
 
 // TxnOffsetCommit commits offsets within a transaction; the answer is a *kmsg.TxnOffsetCommitResponse. Each topic of r
-// has its name and its id, and exists, and the transaction coordinator has agreed; guard is what the log wants to see of that.
+// has its name and its id, and exists, and the transaction coordinator has agreed; guard is what the log wants to see
+// of that.
 func (m *Machine) TxnOffsetCommit(now time.Time, to coordinator.Token, r *kmsg.TxnOffsetCommitRequest, guard any) coordinator.Output {
 	resp := kmsg.NewPtrTxnOffsetCommitResponse()
 	resp.Version = r.Version
@@ -291,8 +295,8 @@ type Marker struct {
 	TransactionVersion int16
 }
 
-// WriteMarker writes a marker into the partition; the answer is nil. The offsets that the transaction holds here are applied or dropped
-// when the marker is replayed.
+// WriteMarker writes a marker into the partition; the answer is nil. The offsets that the transaction holds here are
+// applied or dropped when the marker is replayed.
 func (m *Machine) WriteMarker(_ time.Time, to coordinator.Token, k Marker) coordinator.Output {
 	out := to.Reply(nil)
 	out.Batch = coordinator.Batch{
@@ -305,8 +309,9 @@ func (m *Machine) WriteMarker(_ time.Time, to coordinator.Token, k Marker) coord
 	return out
 }
 
-// OffsetFetch reads committed offsets of one group; the answer is a *kmsg.OffsetFetchResponseGroup. Topics that are nil mean all. The
-// topics asked for have their names; an id among them comes back. Like every answer it waits for the writes before it.
+// OffsetFetch reads committed offsets of one group; the answer is a *kmsg.OffsetFetchResponseGroup. Topics that are nil
+// mean all. The topics asked for have their names; an id among them comes back. Like every answer it waits for the
+// writes before it.
 func (m *Machine) OffsetFetch(to coordinator.Token, r *kmsg.OffsetFetchRequestGroup, requireStable bool) coordinator.Output {
 	resp := kmsg.NewOffsetFetchResponseGroup()
 	resp.Group = r.Group

@@ -154,8 +154,8 @@ func (m *Machine) expireOffsets(now time.Time, out *coordinator.Output) {
 	}
 }
 
-// expire appends a tombstone for each offset of the group that has expired, as long as there is room for them in the batch, and tells
-// whether nothing is left then.
+// expire appends a tombstone for each offset of the group that has expired, as long as there is room for them in the
+// batch, and tells whether nothing is left then.
 func (g *group) expire(nowMillis, retentionMillis int64, room *int, out *coordinator.Output) bool {
 	if len(g.offsets) == 0 {
 		return len(g.pending) == 0
@@ -184,8 +184,8 @@ func (g *group) expire(nowMillis, retentionMillis int64, room *int, out *coordin
 	return all
 }
 
-// expiryBase is from when on the retention time of the group's offsets counts: from the time it gives, or if that is noTimestamp
-// from each commit. Not ok means that nothing expires now (KIP-211).
+// expiryBase is from when on the retention time of the group's offsets counts: from the time it gives, or if that is
+// noTimestamp from each commit. Not ok means that nothing expires now (KIP-211).
 func (g *group) expiryBase() (since int64, ok bool) {
 	switch {
 	case g.kind != kindClassic:

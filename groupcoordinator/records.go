@@ -231,8 +231,8 @@ func groupOfKey(key []byte) (string, error) {
 	return k.Group, nil
 }
 
-// subscribedTopics reads the topics of a consumer's subscription, as far as they can be read: the blob comes from a client, and a version
-// that is not known yet begins like the newest that is. The strings alias the blob.
+// subscribedTopics reads the topics of a consumer's subscription, as far as they can be read: the blob comes from a
+// client, and a version that is not known yet begins like the newest that is. The strings alias the blob.
 func subscribedTopics(subscription []byte) (topics []string, ok bool) {
 	var v kmsg.ConsumerMemberMetadata
 	if err := v.UnsafeReadFrom(subscription); err != nil || v.Version < 0 {

@@ -110,7 +110,8 @@ func TestReadsAllVersions(t *testing.T) {
 	}
 }
 
-// TestKafkaPartitions loads partitions that Kafka 4.4 wrote, and compares what is in them. What it can write itself comes out as the same bytes.
+// TestKafkaPartitions loads partitions that Kafka 4.4 wrote, and compares what is in them. What it can write itself
+// comes out as the same bytes.
 func TestKafkaPartitions(t *testing.T) {
 	datadriven.RunTest(t, "testdata/kafka", func(t *testing.T, d *datadriven.TestData) string {
 		h := newHarness(t)

@@ -14,8 +14,9 @@ import (
 	"oncelog/coordinator"
 )
 
-// TestScripts runs the scripts of testdata/scripts. Each line of a script's input is one command with key=value arguments; "as" names
-// the caller, g is the group ("g" by default). Rewrite the results with -rewrite, then read the difference.
+// TestScripts runs the scripts of testdata/scripts. Each line of a script's input is one command with key=value
+// arguments; "as" names the caller, g is the group ("g" by default). Rewrite the results with -rewrite, then read the
+// difference.
 func TestScripts(t *testing.T) {
 	datadriven.Walk(t, "testdata/scripts", func(t *testing.T, path string) {
 		h := newHarness(t)
@@ -151,7 +152,8 @@ func (h *harness) setting(a args) {
 	}
 }
 
-// subscription is a consumer's subscription to topics that are joined by plus signs; what begins with ! is taken as it is.
+// subscription is a consumer's subscription to topics that are joined by plus signs; what begins with ! is taken as it
+// is.
 func subscription(topics string) []byte {
 	if raw, ok := strings.CutPrefix(topics, "!"); ok {
 		return []byte(raw)

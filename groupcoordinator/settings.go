@@ -39,8 +39,8 @@ type Options struct {
 }
 
 const (
-	// newMemberJoinTimeoutMillis is how long the join of a new member may be parked. Its client has no member id yet and
-	// can't send heartbeats, so that its session says nothing about it.
+	// newMemberJoinTimeoutMillis is how long the join of a new member may be parked. Its client has no member id yet
+	// and can't send heartbeats, so that its session says nothing about it.
 	newMemberJoinTimeoutMillis = 5 * 60 * 1000
 
 	// batchBytesMax is where a long row of tombstones is cut into several batches, so that each fits into any sensible

@@ -156,7 +156,8 @@ func (m *Machine) replayGroup(r coordinator.Record) error {
 	return nil
 }
 
-// replayKind notes that a group is of a kind whose protocol is not spoken here, so that its id isn't given to a classic group.
+// replayKind notes that a group is of a kind whose protocol is not spoken here, so that its id isn't given to a classic
+// group.
 func (m *Machine) replayKind(r coordinator.Record, k kind) error {
 	id, err := groupOfKey(r.Key)
 	if err != nil {

@@ -9,9 +9,9 @@ import (
 
 // timer is a deadline of a group or member. It belongs to one Machine.
 //
-// Setting a timer that runs already to a later time, as each heartbeat does, changes nothing but the time: the heap sorts by key, which may lie
-// before the time, and Tick moves a timer whose key has passed to where it belongs. So a timer costs the heap
-// something once per period and not once per heartbeat.
+// Setting a timer that runs already to a later time, as each heartbeat does, changes nothing but the time: the heap
+// sorts by key, which may lie before the time, and Tick moves a timer whose key has passed to where it belongs. So a
+// timer costs the heap something once per period and not once per heartbeat.
 type timer struct {
 	at    int64 // milliseconds since 1970; zero while it doesn't run
 	key   int64 // ≤ at

@@ -54,6 +54,9 @@ type hosted[M Machine] struct {
 	state loadState // guarded by the host's mu
 }
 
+// sound tells whether nothing has gone wrong with the partition. The host's mu is held.
+func (e *hosted[M]) sound() bool { return e.state != loadFailed && !e.shard.Ended() }
+
 type loadState int8
 
 const (
@@ -85,7 +88,7 @@ func NewHost[M Machine](o Options[M]) *Host[M] {
 }
 
 // Load starts to load a partition that this node leads at epoch, in place of an older epoch of it, and returns. A newer
-// or the same epoch that is here already stays.
+// epoch that is here already stays, and so does the same one unless it has failed.
 func (h *Host[M]) Load(partition, epoch int32, log Log) {
 	s := &Shard[M]{
 		Partition: partition,
@@ -99,7 +102,7 @@ func (h *Host[M]) Load(partition, epoch int32, log Log) {
 	s.idle.L = &s.mu
 	h.mu.Lock()
 	old := h.hosted[partition]
-	if h.closed || old != nil && old.shard.Epoch >= epoch {
+	if h.closed || old != nil && (old.shard.Epoch > epoch || old.shard.Epoch == epoch && old.sound()) {
 		h.mu.Unlock()
 		return
 	}
@@ -227,16 +230,17 @@ func (h *Host[M]) getLocked(partition int32) (*Shard[M], error) {
 	return entry.shard, nil
 }
 
-// AwaitLoaded waits until a partition is loaded, and at most as long as ctx. It is for a partition that this node is
-// about to lead: while it is not here, it is waited for too.
+// AwaitLoaded waits until a partition is loaded or has failed to, and at most as long as ctx. It is for a partition that
+// this node is about to lead: while it is not here, it is waited for too.
 func (h *Host[M]) AwaitLoaded(ctx context.Context, partition int32) error {
 	for {
 		h.mu.Lock()
 		_, err := h.getLocked(partition)
 		changed := h.changed
-		ended := h.closed
+		entry := h.hosted[partition]
+		final := h.closed || entry != nil && entry.state != loading
 		h.mu.Unlock()
-		if err == nil || ended {
+		if final {
 			return err
 		}
 		select {

@@ -193,7 +193,7 @@ func (p *Partition) changedLocked() {
 
 // flushMessages syncs as flush.messages says.
 func (p *Partition) flushMessages(cfg *config.Topic) error {
-	if cfg.FlushMessages < math.MaxInt64 && cfg.FlushMessages > 0 && p.log.End()-p.log.RecoveryPoint() >= cfg.FlushMessages {
+	if cfg.FlushMessages < math.MaxInt64 && cfg.FlushMessages > 0 && p.log.End()-p.log.Durable() >= cfg.FlushMessages {
 		return p.Sync()
 	}
 	return nil

@@ -348,13 +348,13 @@ func TestHousekeeping(t *testing.T) {
 		}
 		time.Sleep(699 * time.Millisecond)
 		synctest.Wait()
-		if p.log.RecoveryPoint() != 0 {
+		if p.log.Durable() != 0 {
 			t.Error("synced before flush.ms")
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if p.log.RecoveryPoint() != 1 || exists("/data/replication-offset-checkpoint") {
-			t.Error("flush.ms", p.log.RecoveryPoint())
+		if p.log.Durable() != 1 || exists("/data/replication-offset-checkpoint") {
+			t.Error("flush.ms", p.log.Durable())
 		}
 		time.Sleep(5 * time.Second)
 		synctest.Wait()

@@ -14,14 +14,15 @@ import (
 // OffsetCommit (8), versions 2 to 10.
 //
 // Behavior
-//   - Stores offsets of a group, in one batch: from a member of the present generation, or with generation -1 for a group without
-//     members, which is made if need be.
-//   - Partitions that don't exist are refused by themselves (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID), and come first in the
-//     answer; so is metadata that is too long. What is wrong with the sender goes for all partitions.
+//   - Stores offsets of a group, in one batch: from a member of the present generation, or with generation -1 for a
+//     group without members, which is made if need be.
+//   - Partitions that don't exist are refused by themselves (UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID), and come
+//     first in the answer; so is metadata that is too long. What is wrong with the sender goes for all partitions.
 //   - Offsets and epochs are stored as they are given, also negative ones.
 //
-// Version notes: v2 to v4 may give a retention time of their own; v5 dropped it; v6 adds the leader epoch, v7 the instance id; v8 is flexible; v9
-// says GROUP_ID_NOT_FOUND where ILLEGAL_GENERATION was said before; v10 has topic ids instead of names.
+// Version notes: v2 to v4 may give a retention time of their own; v5 dropped it; v6 adds the leader epoch, v7 the
+// instance id; v8 is flexible; v9 says GROUP_ID_NOT_FOUND where ILLEGAL_GENERATION was said before; v10 has topic ids
+// instead of names.
 
 func (s *Server) handleOffsetCommit(r *request) pending {
 	req := r.body.(*kmsg.OffsetCommitRequest)
@@ -52,8 +53,8 @@ func (s *Server) handleOffsetCommit(r *request) pending {
 	return s.awaitGroupWrite(p, finish)
 }
 
-// splitOffsetCommit gives the answer to the partitions that don't exist, and leaves the others in req, each topic with its name and
-// its id.
+// splitOffsetCommit gives the answer to the partitions that don't exist, and leaves the others in req, each topic with
+// its name and its id.
 func splitOffsetCommit(im *cluster.Image, req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
 	refused := req.ResponseKind().(*kmsg.OffsetCommitResponse)
 	keep := req.Topics[:0]

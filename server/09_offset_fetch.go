@@ -15,14 +15,16 @@ import (
 // OffsetFetch (9), versions 1 to 10.
 //
 // Behavior
-//   - Gives committed offsets of groups; -1 without an error for a partition that has none, known or not, also of a group that isn't there.
+//   - Gives committed offsets of groups; -1 without an error for a partition that has none, known or not, also of a
+//     group that isn't there.
 //   - Null instead of topics asks for all that is committed.
 //   - With RequireStable a partition that an open transaction holds an offset for is UNSTABLE_OFFSET_COMMIT.
 //   - Sees every commit before it: the answer waits until those are committed themselves.
 //
-// Version notes: v1 has no error of its own, it goes to each partition; v2 lets topics be null; v5 adds the leader epoch; v6 is flexible; v7 adds
-// RequireStable; v8 asks for several groups; v9 adds member and epoch, which classic groups don't look at; v10 has topic ids
-// instead of names: an unknown one is UNKNOWN_TOPIC_ID and comes last, and of all that is committed only existing topics are shown.
+// Version notes: v1 has no error of its own, it goes to each partition; v2 lets topics be null; v5 adds the leader
+// epoch; v6 is flexible; v7 adds RequireStable; v8 asks for several groups; v9 adds member and epoch, which classic
+// groups don't look at; v10 has topic ids instead of names: an unknown one is UNKNOWN_TOPIC_ID and comes last, and of
+// all that is committed only existing topics are shown.
 
 func (s *Server) handleOffsetFetch(r *request) pending {
 	req := r.body.(*kmsg.OffsetFetchRequest)

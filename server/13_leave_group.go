@@ -15,7 +15,8 @@ import (
 //   - Takes members out of a group, which rebalances. A parked join or sync of theirs is answered UNKNOWN_MEMBER_ID.
 //   - An instance id without a member id takes a static member out, whoever it is now.
 //
-// Version notes: up to v2 one member, whose error is the request's; from v3 on several, each with its own; v4 is flexible; v5 adds a reason.
+// Version notes: up to v2 one member, whose error is the request's; from v3 on several, each with its own; v4 is
+// flexible; v5 adds a reason.
 
 func (s *Server) handleLeaveGroup(r *request) pending {
 	req := r.body.(*kmsg.LeaveGroupRequest)

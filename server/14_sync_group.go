@@ -14,15 +14,15 @@ import (
 // SyncGroup (14), versions 0 to 5.
 //
 // Behavior
-//   - The leader's brings the assignments of all members; those who have none get an empty one. They are stored, and then all parked
-//     syncs are answered.
+//   - The leader's brings the assignments of all members; those who have none get an empty one. They are stored, and
+//     then all parked syncs are answered.
 //   - The others' are parked until then; in a stable group they are answered at once.
 //
-// Version notes: v3 adds the instance id; v4 is flexible; v5 adds protocol type and name, which must be there and be the
-// group's, else INCONSISTENT_GROUP_PROTOCOL.
+// Version notes: v3 adds the instance id; v4 is flexible; v5 adds protocol type and name, which must be there and be
+// the group's, else INCONSISTENT_GROUP_PROTOCOL.
 //
-// Where we differ: a parked sync whose member leaves, or syncs once more, is answered (UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS); Kafka never
-// answers it.
+// Where we differ: a parked sync whose member leaves, or syncs once more, is answered (UNKNOWN_MEMBER_ID,
+// REBALANCE_IN_PROGRESS); Kafka never answers it.
 
 func (s *Server) handleSyncGroup(r *request) pending {
 	req := r.body.(*kmsg.SyncGroupRequest)

@@ -14,12 +14,12 @@ import (
 // DescribeGroups (15), versions 0 to 6.
 //
 // Behavior
-//   - Tells state and members of groups of the classic protocol, in the order of the request. The members' metadata and the
-//     protocol are shown for stable groups only, the assignments always.
+//   - Tells state and members of groups of the classic protocol, in the order of the request. The members' metadata and
+//     the protocol are shown for stable groups only, the assignments always.
 //   - A group that isn't there, or is of another kind, is Dead.
 //
-// Version notes: v3 adds the authorized operations; v4 the instance ids; v5 is flexible; v6 says GROUP_ID_NOT_FOUND with a message
-// of a group that is Dead, where up to v5 there is no error.
+// Version notes: v3 adds the authorized operations; v4 the instance ids; v5 is flexible; v6 says GROUP_ID_NOT_FOUND
+// with a message of a group that is Dead, where up to v5 there is no error.
 
 func (s *Server) handleDescribeGroups(r *request) pending {
 	req := r.body.(*kmsg.DescribeGroupsRequest)

@@ -16,14 +16,14 @@ import (
 //
 // Behavior
 //   - Stores offsets of a group within a transaction: seen when it commits, dropped when it aborts.
-//   - The transaction comes first: the group's partition of __consumer_offsets must be in it. From v5 on it is added, and stays so also if the
-//     commit is then refused.
+//   - The transaction comes first: the group's partition of __consumer_offsets must be in it. From v5 on it is added,
+//     and stays so also if the commit is then refused.
 //   - A sender that names no member may commit whatever state the group is in (KIP-447).
 //   - Partitions that don't exist are refused by themselves, and come first in the answer.
 //
-// Version notes: v1 adds nothing, v2 the leader epoch, v3 member and generation (and is flexible), v4 knows TRANSACTION_ABORTABLE
-// (INVALID_TXN_STATE before), v5 adds the partition (KIP-890), v6 has topic ids instead of names and says GROUP_ID_NOT_FOUND for
-// what was ILLEGAL_GENERATION. A wrong epoch is INVALID_PRODUCER_EPOCH in all of them.
+// Version notes: v1 adds nothing, v2 the leader epoch, v3 member and generation (and is flexible), v4 knows
+// TRANSACTION_ABORTABLE (INVALID_TXN_STATE before), v5 adds the partition (KIP-890), v6 has topic ids instead of names
+// and says GROUP_ID_NOT_FOUND for what was ILLEGAL_GENERATION. A wrong epoch is INVALID_PRODUCER_EPOCH in all of them.
 
 func (s *Server) handleTxnOffsetCommit(r *request) pending {
 	req := r.body.(*kmsg.TxnOffsetCommitRequest)
@@ -58,8 +58,8 @@ func (s *Server) handleTxnOffsetCommit(r *request) pending {
 	return s.awaitGroupWrite(p, finish)
 }
 
-// verifyOffsets sees to it that a partition of the offsets topic is in the transaction, and gives the guard with which it may be
-// written to. The connection waits for it: what it sends next must not overtake the commit.
+// verifyOffsets sees to it that a partition of the offsets topic is in the transaction, and gives the guard with which
+// it may be written to. The connection waits for it: what it sends next must not overtake the commit.
 func (s *Server) verifyOffsets(req *kmsg.TxnOffsetCommitRequest, index int32) (any, error) {
 	p := s.replicas.Get(offsetsTopic, index)
 	if p == nil {
@@ -87,7 +87,8 @@ func (s *Server) verifyOffsets(req *kmsg.TxnOffsetCommitRequest, index int32) (a
 	})[0]
 }
 
-// txnOffsetCommitCode is the code for what went wrong with a whole commit. What the client can only wait for is said in words that it knows.
+// txnOffsetCommitCode is the code for what went wrong with a whole commit. What the client can only wait for is said in
+// words that it knows.
 func (s *Server) txnOffsetCommitCode(err error, version int16) int16 {
 	code := s.groupCode(err)
 	switch code {
@@ -106,8 +107,8 @@ func (s *Server) txnOffsetCommitCode(err error, version int16) int16 {
 	return code
 }
 
-// splitTxnOffsetCommit gives the answer to the partitions that don't exist, and leaves the others in req, each topic with its
-// name and its id.
+// splitTxnOffsetCommit gives the answer to the partitions that don't exist, and leaves the others in req, each topic
+// with its name and its id.
 func splitTxnOffsetCommit(im *cluster.Image, req *kmsg.TxnOffsetCommitRequest) *kmsg.TxnOffsetCommitResponse {
 	refused := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
 	keep := req.Topics[:0]

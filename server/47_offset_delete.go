@@ -16,8 +16,8 @@ import (
 // Behavior
 //   - Removes committed offsets, and what open transactions hold for those partitions. It is no error if there is none.
 //   - What is wrong with the group comes before what is wrong with topics.
-//   - Topics that the members of the group read are GROUP_SUBSCRIBED_TO_TOPIC, unknown ones UNKNOWN_TOPIC_OR_PARTITION. A
-//     group with members of another protocol than consumers' is NON_EMPTY_GROUP.
+//   - Topics that the members of the group read are GROUP_SUBSCRIBED_TO_TOPIC, unknown ones UNKNOWN_TOPIC_OR_PARTITION.
+//     A group with members of another protocol than consumers' is NON_EMPTY_GROUP.
 
 func (s *Server) handleOffsetDelete(r *request) pending {
 	req := r.body.(*kmsg.OffsetDeleteRequest)

@@ -17,8 +17,8 @@ import (
 // groupShard is a partition of the group coordinator that this node leads.
 type groupShard = coordinator.Shard[*groupcoordinator.Machine]
 
-// groupOperations are the operations that an ACL can allow on a group, as the bit field of DescribeGroups: read, delete, describe,
-// describe configs, alter configs. Without an authorizer everybody may do all of them.
+// groupOperations are the operations that an ACL can allow on a group, as the bit field of DescribeGroups: read,
+// delete, describe, describe configs, alter configs. Without an authorizer everybody may do all of them.
 const groupOperations = 1<<kmsg.ACLOperationRead | 1<<kmsg.ACLOperationDelete | 1<<kmsg.ACLOperationDescribe |
 	1<<kmsg.ACLOperationDescribeConfigs | 1<<kmsg.ACLOperationAlterConfigs
 
@@ -32,7 +32,8 @@ func (s *Server) groupShard(group string) (*groupShard, error) {
 	return s.groups.Get(s.groupPartition(group))
 }
 
-// namedGroupShard is groupShard for the requests that Kafka refuses for a group without a name. The others are older than that rule.
+// namedGroupShard is groupShard for the requests that Kafka refuses for a group without a name. The others are older
+// than that rule.
 func (s *Server) namedGroupShard(group string) (*groupShard, error) {
 	if group == "" {
 		return nil, kerr.InvalidGroupID
@@ -40,8 +41,8 @@ func (s *Server) namedGroupShard(group string) (*groupShard, error) {
 	return s.groupShard(group)
 }
 
-// groupCode is the code for an error of the group coordinator. A write that is not committed in time may still be one day: the client looks for
-// the coordinator and tries again.
+// groupCode is the code for an error of the group coordinator. A write that is not committed in time may still be one
+// day: the client looks for the coordinator and tries again.
 func (s *Server) groupCode(err error) int16 {
 	code := s.codeOf(err)
 	if code == kerr.RequestTimedOut.Code {
@@ -75,8 +76,8 @@ func (s *Server) groupClient(r *request) groupcoordinator.Client {
 	return c
 }
 
-// committable gives the topic of which offsets are committed, or the code that refuses all its partitions. From the version with
-// topic ids on a topic is known by its id only.
+// committable gives the topic of which offsets are committed, or the code that refuses all its partitions. From the
+// version with topic ids on a topic is known by its id only.
 func committable(im *cluster.Image, byID bool, name string, id [16]byte) (*cluster.Topic, int16) {
 	if byID {
 		if t := im.TopicByID(id); t != nil {
@@ -90,7 +91,8 @@ func committable(im *cluster.Image, byID bool, name string, id [16]byte) (*clust
 	return nil, kerr.UnknownTopicOrPartition.Code
 }
 
-// sameTopic tells whether two rows are about one topic. A refusal knows it by what the request gave, its name or its id.
+// sameTopic tells whether two rows are about one topic. A refusal knows it by what the request gave, its name or its
+// id.
 func sameTopic(name string, id [16]byte, name2 string, id2 [16]byte) bool {
 	if id != [16]byte{} && id2 != [16]byte{} {
 		return id == id2

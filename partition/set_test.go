@@ -353,7 +353,7 @@ func TestHousekeeping(t *testing.T) {
 		}
 		time.Sleep(time.Millisecond)
 		synctest.Wait()
-		if p.log.Durable() != 1 || exists("/data/replication-offset-checkpoint") {
+		if p.log.Durable() != 2 || exists("/data/replication-offset-checkpoint") {
 			t.Error("flush.ms", p.log.Durable())
 		}
 		time.Sleep(5 * time.Second)

@@ -22,7 +22,7 @@ import (
 //   - Errors have no node: id -1, host "", port -1. There is no coordinator as long as the partition has no leader.
 //
 // Version notes: v1 adds the key's type and the error message, which is NONE on success. v3 is flexible. v4 asks for
-// many keys at once, each with its own answer; a message there is "" for what has no words of its own. v6 knows share
+// many keys at once, each with its own answer, whose message is "" but for a type that doesn't exist. v6 knows share
 // groups (type 2, group:topic id:partition); before it the type is INVALID_REQUEST.
 //
 // Where we differ: Kafka answers COORDINATOR_NOT_AVAILABLE while it creates the topic, and 0 some time before the
@@ -109,10 +109,7 @@ func (s *Server) findCoordinators(r *request, req *kmsg.FindCoordinatorRequest, 
 			continue
 		}
 		resp.NodeID, resp.Host, resp.Port = row.NodeID, row.Host, row.Port
-		resp.ErrorCode, resp.ErrorMessage = row.ErrorCode, row.ErrorMessage
-		if row.ErrorCode == 0 {
-			resp.ErrorMessage = new("NONE")
-		}
+		resp.ErrorCode, resp.ErrorMessage = row.ErrorCode, new(coordinatorText(row.ErrorCode))
 	}
 	return resp
 }
@@ -134,6 +131,7 @@ func (s *Server) findCoordinator(r *request, req *kmsg.FindCoordinatorRequest, k
 		}
 		return fail(kerr.CoordinatorNotAvailable)
 	default:
+		row.ErrorMessage = new(coordinatorText(kerr.InvalidRequest.Code))
 		return fail(kerr.InvalidRequest)
 	}
 	im := s.image()
@@ -151,6 +149,18 @@ func (s *Server) findCoordinator(r *request, req *kmsg.FindCoordinatorRequest, k
 	}
 	row.NodeID, row.Host, row.Port = b.ID, host, port
 	return row
+}
+
+// coordinatorText is how Kafka words the errors of this API to clients before v4.
+func coordinatorText(code int16) string {
+	switch code {
+	case 0:
+		return "NONE"
+	case kerr.CoordinatorNotAvailable.Code:
+		return "The coordinator is not available."
+	}
+	return "This most likely occurs because of a request being malformed by the client library or the message was sent to an " +
+		"incompatible broker. See the broker logs for more details."
 }
 
 // validShareKey tells whether a key is group:topic id:partition.

@@ -21,10 +21,10 @@ import (
 //     of them are committed. Partitions fare independently: UNKNOWN_TOPIC_OR_PARTITION for one that has no replica here,
 //     NOT_LEADER_OR_FOLLOWER for one that another broker leads, INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a marker
 //     that is out of date.
-//   - The answer has one row per producer; the markers of one producer are merged.
+//   - The answer has one row per producer; the markers of one producer are merged. What names no partition has no row.
 //   - In __consumer_offsets and __transaction_state the marker is written by the coordinator that owns the partition.
 //     As long as it loads, or has gone, that is NOT_LEADER_OR_FOLLOWER.
-//   - A producer id or epoch below 0 is UNKNOWN_SERVER_ERROR.
+//   - A producer id, epoch or transaction version below 0 is UNKNOWN_SERVER_ERROR.
 //
 // Version notes: v1 is the first one that 4.x serves, and flexible. v2 adds the transaction version of a marker, which
 // says which producer epochs are out of date (KIP-1228); all above 2 count as 2.
@@ -59,8 +59,11 @@ func (s *Server) writeMarkers(req *kmsg.WriteTxnMarkersRequest) (resp *kmsg.Writ
 	var open []markerWrite
 	for i := range req.Markers {
 		m := &req.Markers[i]
-		at := markerRow(resp, m.ProducerID)
 		for _, t := range m.Topics {
+			if len(t.Partitions) == 0 {
+				continue
+			}
+			at := markerRow(resp, m.ProducerID)
 			row := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
 			row.Topic = t.Topic
 			row.Partitions = make([]kmsg.WriteTxnMarkersResponseMarkerTopicPartition, len(t.Partitions))
@@ -110,17 +113,16 @@ func (s *Server) writeMarker(m *kmsg.WriteTxnMarkersRequestMarker, topic string,
 	case p == nil:
 		row.ErrorCode = kerr.UnknownTopicOrPartition.Code
 		return markerWrite{}
-	case m.ProducerID < 0 || m.ProducerEpoch < 0:
+	case m.ProducerID < 0 || m.ProducerEpoch < 0 || m.TransactionVersion < 0:
 		row.ErrorCode = kerr.UnknownServerError.Code
 		return markerWrite{}
 	}
-	version := max(m.TransactionVersion, 0)
 	if isCoordinated(topic) {
 		w := markerWrite{row: row, coordinated: true}
 		var err error
 		w.pending, err = s.writeCoordinatedMarker(topic, index, groupcoordinator.Marker{
 			Marker:     controlmarkers.Marker{Commit: m.Committed, CoordinatorEpoch: m.CoordinatorEpoch},
-			ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch, TransactionVersion: int16(version),
+			ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch, TransactionVersion: int16(m.TransactionVersion),
 		})
 		if err != nil {
 			row.ErrorCode = kerr.NotLeaderForPartition.Code
@@ -134,7 +136,7 @@ func (s *Server) writeMarker(m *kmsg.WriteTxnMarkersRequestMarker, topic string,
 	}
 	last, err := p.WriteMarker(partition.MarkerRequest{
 		ProducerID: m.ProducerID, Epoch: m.ProducerEpoch, CoordinatorEpoch: m.CoordinatorEpoch, Commit: m.Committed,
-		TransactionVersion: int16(version), ExpectEpoch: -1, Now: now,
+		TransactionVersion: int16(m.TransactionVersion), ExpectEpoch: -1, Now: now,
 	})
 	if err != nil {
 		row.ErrorCode = s.codeOf(err, "topic", topic, "partition", index)

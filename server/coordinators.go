@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"iter"
 	"log/slog"
 	"strconv"
 	"time"
@@ -137,9 +138,9 @@ func (s *Server) newTxnHost(registerer prometheus.Registerer) (*coordinator.Host
 func (s *Server) loadCoordinator(topic string, index, epoch int32, p *partition.Partition) {
 	switch topic {
 	case transactionsTopic:
-		s.txns.Load(index, epoch, coordinatorLog{p.CoordinatorLog(epoch)})
+		s.txns.Load(index, epoch, coordinatorLog{p.CoordinatorLog(epoch), p})
 	case offsetsTopic:
-		s.groups.Load(index, epoch, coordinatorLog{p.CoordinatorLog(epoch)})
+		s.groups.Load(index, epoch, coordinatorLog{p.CoordinatorLog(epoch), p})
 	}
 }
 
@@ -154,11 +155,18 @@ func (s *Server) unloadCoordinator(topic string, index, epoch int32) {
 }
 
 // coordinatorLog is a partition as the coordinator package wants to see it.
-type coordinatorLog struct{ *partition.CoordinatorLog }
+type coordinatorLog struct {
+	*partition.CoordinatorLog
+	partition *partition.Partition
+}
 
 func (l coordinatorLog) Append(a coordinator.AppendRequest) (lastOffset int64, err error) {
 	guard, _ := a.Guard.(partition.Guard)
 	return l.CoordinatorLog.Append(a.Batch, guard, a.TransactionVersion, a.Now)
+}
+
+func (l coordinatorLog) Batches(from int64) iter.Seq2[protocol.Batch, error] {
+	return l.CoordinatorLog.Batches(max(from, l.partition.Offsets().Start))
 }
 
 // coordinates tells whether this node is the coordinator of a partition, and takes requests.

@@ -278,7 +278,7 @@ func TestPowerFailure(t *testing.T) {
 				}
 				if countdown--; countdown == 0 {
 					if p := p.Load(); p != nil {
-						synced = p.log.RecoveryPoint()
+						synced = p.log.Durable()
 					}
 					crashed = disk.CrashClone(rng)
 				}

@@ -1,12 +1,9 @@
 package cluster
 
 import (
-	"errors"
-	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -30,50 +27,33 @@ var configKinds = map[kmsg.ConfigResourceType]configKind{
 	kmsg.ConfigResourceTypeTopic: {
 		checkResource: func(*decider, string) error { return nil },
 		check:         checkTopicConfigs,
-		checkList:     listOnly(topicDefs),
-		defaultOf:     func(key string) string { return topicDefs()[key].Default },
+		checkList:     listOnly(config.TopicDef),
+		defaultOf:     defaultFrom(config.TopicDef),
 	},
 	kmsg.ConfigResourceTypeBroker: {
 		checkResource: checkBrokerName,
 		check:         checkBrokerConfigs,
 		checkList:     checkBrokerList,
-		defaultOf:     func(key string) string { return brokerDefs()[key].Default },
+		defaultOf:     defaultFrom(config.BrokerDef),
 	},
 	kmsg.ConfigResourceTypeGroupConfig: {
 		checkResource: func(*decider, string) error { return nil },
 		check:         checkGroupConfigs,
-		checkList:     listOnly(func() map[string]config.Def { return nil }),
-		defaultOf:     func(string) string { return "" },
+		checkList:     listOnly(noLists),
+		defaultOf:     defaultFrom(noLists),
 	},
 	kmsg.ConfigResourceTypeClientMetrics: {
 		checkResource: func(*decider, string) error { return nil },
 		check:         checkClientMetrics,
-		checkList:     listOnly(func() map[string]config.Def { return nil }),
-		defaultOf:     func(string) string { return "" },
+		checkList:     listOnly(noLists),
+		defaultOf:     defaultFrom(noLists),
 	},
 }
 
-// The tables of settings by name, made when they are first asked for.
-var (
-	topicDefs  = byName(config.TopicDefs)
-	brokerDefs = byName(config.BrokerDefs)
-	groupDefs  = byName(config.GroupDefs)
-)
-
-func byName(table func() []config.Def) func() map[string]config.Def {
-	return sync.OnceValue(func() map[string]config.Def {
-		m := map[string]config.Def{}
-		for _, d := range table() {
-			m[d.Name] = d
-		}
-		return m
-	})
-}
-
-// listOnly allows APPEND and SUBTRACT for the lists of a table. Kafka has none for groups and client metrics, whatever the types of their keys.
-func listOnly(defs func() map[string]config.Def) func(configOp) error {
+// listOnly allows APPEND and SUBTRACT for the lists of a table.
+func listOnly(def func(key string) (config.Def, bool)) func(configOp) error {
 	return func(o configOp) error {
-		if def, ok := defs()[o.key]; ok && def.Type == listType {
+		if d, ok := def(o.key); ok && d.Type == config.List {
 			return nil
 		}
 		verb := "APPEND"
@@ -81,6 +61,16 @@ func listOnly(defs func() map[string]config.Def) func(configOp) error {
 			verb = "SUBTRACT"
 		}
 		return reject(kerr.InvalidConfig, "Can't %s to key %s because its type is not LIST.", verb, o.key)
+	}
+}
+
+// noLists is the table of the kinds that have none, whatever the types of their keys.
+func noLists(string) (config.Def, bool) { return config.Def{}, false }
+
+func defaultFrom(def func(key string) (config.Def, bool)) func(key string) string {
+	return func(key string) string {
+		d, _ := def(key)
+		return d.Default
 	}
 }
 
@@ -120,28 +110,14 @@ func topicOverrides(configs []kmsg.CreateTopicsRequestTopicConfig) (topicConfigs
 	return o, checkTopicValues(o.order, o.values)
 }
 
-// checkTopicValues checks the values of keys, and how all values go together.
+// checkTopicValues checks all settings of a topic, of which keys are new. Of several unknown names the first is told.
 func checkTopicValues(keys []string, values map[string]string) error {
 	for _, key := range keys {
-		if _, ok := topicDefs()[key]; !ok {
+		if _, ok := config.TopicDef(key); !ok {
 			return reject(kerr.InvalidConfig, "Unknown topic config name: %s", key)
 		}
 	}
-	for _, key := range keys {
-		if err := config.CheckTopic(key, values[key]); err != nil {
-			return invalidConfig(err)
-		}
-	}
-	low, lowOK := intValue(values, "min.compaction.lag.ms", 0)
-	high, highOK := intValue(values, "max.compaction.lag.ms", 1<<63-1)
-	if lowOK && highOK && low > high {
-		return reject(kerr.InvalidConfig, "conflict topic config setting min.compaction.lag.ms (%d) > max.compaction.lag.ms (%d)", low, high)
-	}
-	if strings.EqualFold(strings.TrimSpace(values["remote.storage.enable"]), "true") {
-		return reject(kerr.InvalidConfig,
-			"Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")
-	}
-	return nil
+	return invalidConfig(config.CheckTopicConfigs(values))
 }
 
 func intValue(values map[string]string, key string, unset int64) (int64, bool) {
@@ -198,11 +174,11 @@ func checkBrokerName(d *decider, name string) error {
 }
 
 func checkBrokerList(o configOp) error {
-	def, ok := brokerDefs()[o.key]
+	def, ok := config.BrokerDef(o.key)
 	switch {
 	case !ok:
 		return reject(kerr.InvalidConfig, "Unknown config name: %s", o.key)
-	case def.Type != listType:
+	case def.Type != config.List:
 		return reject(kerr.InvalidConfig, "Config value append is not allowed for config key: %s", o.key)
 	}
 	return nil
@@ -213,13 +189,13 @@ func checkBrokerConfigs(d *decider, name string, changed map[string]*string, mer
 	keys := setKeys(changed)
 	var fixed, security, perBroker []string
 	for _, key := range keys {
-		switch def, ok := brokerDefs()[key]; {
+		switch def, ok := config.BrokerDef(key); {
 		case !ok:
 		case def.ReadOnly:
 			fixed = append(fixed, key)
-		case strings.HasPrefix(key, "ssl.") || strings.HasPrefix(key, "sasl."):
+		case strings.HasPrefix(key, "ssl.keystore.") || strings.HasPrefix(key, "ssl.truststore.") || key == "ssl.key.password":
 			security = append(security, key)
-		case key == "listeners" || key == "listener.security.protocol.map":
+		case def.Scope == config.PerBroker:
 			perBroker = append(perBroker, key)
 		}
 	}
@@ -232,13 +208,10 @@ func checkBrokerConfigs(d *decider, name string, changed map[string]*string, mer
 	case len(perBroker) > 0 && name == "":
 		return reject(kerr.InvalidRequest,
 			"Cannot update these configs at default cluster level, broker id must be specified: [%s]", strings.Join(perBroker, ", "))
-	case len(perBroker) > 0: // listeners are bound at start, here
+	case slices.Contains(perBroker, "listeners"), slices.Contains(perBroker, "listener.security.protocol.map"): // bound at start, here
 		return reject(kerr.InvalidRequest, "Cannot update these configs dynamically: [%s]", strings.Join(perBroker, ", "))
 	}
 	for _, key := range keys {
-		if _, ok := brokerDefs()[key]; !ok {
-			continue
-		}
 		if err := config.CheckBroker(key, *changed[key]); err != nil {
 			return reject(kerr.InvalidRequest, "%s", err.Error())
 		}
@@ -313,14 +286,8 @@ func checkGroupConfigs(d *decider, name string, changed map[string]*string, merg
 	if name == "" {
 		return reject(kerr.InvalidRequest, "Default group resources are not allowed.")
 	}
-	keys := setKeys(changed)
-	for _, key := range keys {
-		if _, ok := groupDefs()[key]; !ok {
-			return reject(kerr.InvalidConfig, "Unknown group config name: %s", key)
-		}
-	}
-	for _, key := range keys {
-		if err := checkGroup(key, merged[key]); err != nil {
+	for _, key := range setKeys(changed) {
+		if err := config.CheckGroup(key, merged[key]); err != nil {
 			return invalidConfig(err)
 		}
 	}
@@ -348,55 +315,39 @@ func checkGroupConfigs(d *decider, name string, changed map[string]*string, merg
 
 // Client metrics.
 
-// Bounds of a subscription's push interval.
-const (
-	pushIntervalMinMillis = 100
-	pushIntervalMaxMillis = 3600 * 1000
-)
-
 // What a subscription can select clients by.
 var clientSelectors = []string{
 	"client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port",
 }
 
+// checkClientMetrics has two codes, as Kafka checks what a subscription is in one place and its types in another.
 func checkClientMetrics(_ *decider, name string, changed map[string]*string, merged map[string]string) error {
 	if name == "" {
 		return reject(kerr.InvalidRequest, "Subscription name can't be empty")
 	}
 	for _, key := range setKeys(changed) {
 		value := merged[key]
-		switch key {
-		case "interval.ms":
-			n, err := strconv.ParseInt(strings.TrimSpace(value), 10, 32)
-			if err != nil {
-				return reject(kerr.InvalidConfig, "Invalid value %s for configuration interval.ms: Not a number of type INT", value)
-			}
-			if n < pushIntervalMinMillis || n > pushIntervalMaxMillis {
-				return reject(kerr.InvalidRequest, "Invalid value %d for interval.ms, interval must be between 100 and 3600000 (1 hour)", n)
-			}
-		case "match":
+		err := config.CheckClientMetrics(key, value)
+		_, isInt := intValue(merged, key, 0)
+		switch known := key == "interval.ms" || key == "match" || key == "metrics"; {
+		case err != nil && (!known || key == "interval.ms" && isInt):
+			return reject(kerr.InvalidRequest, "%s", err.Error())
+		case err != nil:
+			return invalidConfig(err)
+		case key == "match":
 			if err := checkSelectors(value); err != nil {
 				return err
 			}
-		case "metrics":
-		default:
-			return reject(kerr.InvalidRequest, "Unknown client metrics configuration: %s", key)
 		}
 	}
 	return nil
 }
 
+// checkSelectors checks by what a subscription selects its clients.
 func checkSelectors(match string) error {
-	if strings.TrimSpace(match) == "" {
-		return nil
-	}
 	for _, s := range strings.Split(match, ",") {
-		key, pattern, ok := strings.Cut(strings.TrimSpace(s), "=")
-		err := errors.New("no pattern")
-		if ok {
-			_, err = regexp.Compile(strings.TrimSpace(pattern))
-		}
-		if err != nil || !slices.Contains(clientSelectors, strings.TrimSpace(key)) {
+		key, _, ok := strings.Cut(s, "=")
+		if ok && !slices.Contains(clientSelectors, strings.TrimSpace(key)) {
 			return reject(kerr.InvalidConfig, "Illegal client matching pattern: %s", s)
 		}
 	}

@@ -9,6 +9,8 @@ import (
 	"github.com/cockroachdb/datadriven"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"oncelog/config"
 )
 
 // TestScripts runs the decisions of testdata/*.txt, each on the image that those before it made, without raft. Every command shows the answer and
@@ -151,7 +153,7 @@ func (s *script) create(td *datadriven.TestData) []record {
 		s.result("%s id %s %d/%d", t.ErrorCode, t.ErrorMessage, t.Topic, shortID(t.TopicID), t.NumPartitions, t.ReplicationFactor)
 		if t.ErrorCode == 0 && td.HasArg("configs") {
 			for _, c := range t.Configs {
-				if c.Source != sourceDefault {
+				if c.Source != int8(config.Default) {
 					fmt.Fprintf(&s.out, "   %s=%q source %d\n", c.Name, *c.Value, c.Source)
 				}
 			}

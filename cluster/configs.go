@@ -206,7 +206,7 @@ func merge(old map[string]string, changed map[string]*string, replace bool) map[
 	return merged
 }
 
-// alterLogger refuses, in Kafka's words: there are no loggers here whose levels could be set one by one.
+// alterLogger refuses, in Kafka's words where it has some: there is one logger here, whose level is that of the process.
 func (d *decider) alterLogger(a *alteration) error {
 	if id, err := strconv.ParseInt(a.name, 10, 32); err != nil {
 		return reject(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", a.name)
@@ -223,6 +223,8 @@ func (d *decider) alterLogger(a *alteration) error {
 		return reject(kerr.InvalidRequest, "SUBTRACT operation is not allowed for the BROKER_LOGGER resource")
 	case o.op == kmsg.IncrementalAlterConfigOpDelete && o.key == "root":
 		return reject(kerr.InvalidRequest, "Removing the log level of the root logger is not allowed")
+	case o.key == "root":
+		return reject(kerr.InvalidRequest, "The log level cannot be altered while the broker runs")
 	default:
 		return reject(kerr.InvalidConfig, "Logger %s does not exist!", o.key)
 	}

@@ -10,8 +10,8 @@ import (
 //
 // Behavior
 //   - Sets, removes, appends to and subtracts from single configs of a resource. Each resource is altered or refused by itself, as a whole.
-//   - Resources: topics, brokers (this one by its id, or "" for the cluster's defaults), groups, client metrics subscriptions. Loggers are known,
-//     but none has a level of its own.
+//   - Resources: topics, brokers (this one by its id, or "" for the cluster's defaults), groups, client metrics subscriptions. There is one logger,
+//     whose level cannot be altered.
 //   - Removing what is not set, or not known, is no error. Appending to a config that is not set starts from its default.
 //   - A resource that comes twice is INVALID_REQUEST each time, and so is a resource whose keys come twice.
 //   - The answer waits until the configs are in effect here.

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -224,4 +226,25 @@ func TestStrayReplicasArePutAside(t *testing.T) {
 		t.Errorf("%d stray directories in %v", strays, entries)
 	}
 	c.close()
+}
+
+// TestFullDiskIsTriedAgain: a replica that the disk refuses keeps nobody else waiting, and comes into service by itself when there is room.
+func TestFullDiskIsTriedAgain(t *testing.T) {
+	var full atomic.Bool
+	fsys := vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
+		if full.Load() && strings.Contains(op.Name, "/a-") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	c := newConverging(t, fsys, t.TempDir())
+	defer c.close()
+	full.Store(true)
+	c.create("a", "b")
+	c.expect(`
+b-0 at 0
+b-1 at 0
+config map[min.insync.replicas:1] map[]`)
+	full.Store(false)
+	waitFor(t, "the replicas", func() bool { return c.replicas.Get("a", 0) != nil && c.replicas.Get("a", 1) != nil })
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"oncelog/config"
-	"oncelog/protocol"
 )
 
 // Options configure a Controller. NodeID, Dir and Config are required.
@@ -26,7 +25,6 @@ type Options struct {
 	Config     *config.Broker // static settings of this node
 	Logger     *slog.Logger   // nil: slog.Default()
 	Registerer prometheus.Registerer
-	NewID      func() [16]byte // makes topic ids; nil: random
 }
 
 // Stores are where raft keeps its log, its term and vote, and its snapshots. Close releases them.
@@ -84,9 +82,6 @@ type proposal struct {
 func Open(o Options) (*Controller, error) {
 	if o.Logger == nil {
 		o.Logger = slog.Default()
-	}
-	if o.NewID == nil {
-		o.NewID = func() [16]byte { return protocol.NewUUID() }
 	}
 	if o.Stores == nil {
 		o.Stores = openStores
@@ -208,7 +203,7 @@ func (c *Controller) gather(p *proposal) []*proposal {
 // decide takes the decisions on proposals, each on the image that the one before makes, and writes them as one entry.
 func (c *Controller) decide(term uint64, ps []*proposal) error {
 	began := time.Now()
-	d := decider{im: c.Image(), static: c.options.Config, nodeID: c.options.NodeID, newID: c.options.NewID}
+	d := decider{im: c.Image(), static: c.options.Config, nodeID: c.options.NodeID, newID: newTopicID}
 	var all []record
 	refusals := make([]error, len(ps))
 	err := c.machine.broken()

@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"oncelog/config"
+	"oncelog/protocol"
 )
 
 // decider takes decisions on one image: its methods turn a request into the answer and the records that make it true. They change nothing; the
@@ -34,6 +35,8 @@ func (im *Image) BrokerConfig(static *config.Broker, id int32) *config.Broker {
 
 func (d *decider) numPartitions() int32     { return int32(d.static.Int("num.partitions")) }
 func (d *decider) replicationFactor() int16 { return int16(d.static.Int("default.replication.factor")) }
+
+func newTopicID() [16]byte { return protocol.NewUUID() }
 
 // codeAndText are the two fields of an answer that tell an error. A bare kerr error has no text.
 func codeAndText(err error) (int16, *string) {

@@ -59,12 +59,12 @@ type fetchRow struct {
 type fetch struct {
 	kmsg.FetchResponse // Version, ErrorCode, SessionID and Brokers; the topics are rows
 
-	server   *Server
-	request  *request
-	session  *fetchSession // nil without one
-	full     bool          // every partition is answered
-	rows     []fetchRow
-	params   fetchParams
+	server  *Server
+	request *request
+	session *fetchSession // nil without one
+	full    bool          // every partition is answered
+	rows    []fetchRow
+	params  fetchParams
 }
 
 // fetchParams are what holds for all partitions of a fetch.

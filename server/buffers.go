@@ -46,6 +46,18 @@ func (b *buffer) free() {
 	bufferPools[class].Put(b)
 }
 
+// grow gives a buffer with the same bytes and room for n more; b is not used any
+// more unless it comes back.
+func (b *buffer) grow(n int) *buffer {
+	if cap(b.b)-len(b.b) >= n {
+		return b
+	}
+	larger := newBuffer(len(b.b) + n)
+	larger.b = append(larger.b, b.b...)
+	b.free()
+	return larger
+}
+
 // bufferClass is the class of the smallest buffers that hold size bytes.
 func bufferClass(size int) int {
 	if size <= 1<<minBufferShift {

@@ -19,8 +19,9 @@ import (
 // since the size comes before all.
 
 // sendfileMin is the size from which on a region of a file is sent as such; a
-// smaller one is copied behind what surrounds it, for one write of all.
-const sendfileMin = 32 << 10
+// smaller one is copied behind what surrounds it, for one write of all. Measured
+// on a loopback: 32 KiB take a third longer by sendfile, 64 KiB a third less.
+const sendfileMin = 64 << 10
 
 // cut is a place in an encoded head where the records of a row belong.
 type cut struct {
@@ -311,6 +312,7 @@ func (f *fetch) writeRecords(c *conn, row int) error {
 	s := &f.rows[row].result.Slice
 	if s.Len < sendfileMin {
 		var err error
+		c.out = c.out.grow(s.Len)
 		if c.out.b, err = f.appendRecords(c.out.b, row); err != nil {
 			return err
 		}

@@ -143,6 +143,9 @@ func (cs *connections) add(ctx context.Context, c *conn) error {
 			if cs.watch == nil && cs.maxIdle > 0 {
 				cs.watch = time.AfterFunc(cs.maxIdle, cs.closeIdle)
 			}
+			if len(cs.open) < cs.max {
+				cs.wakeLocked() // one token may stand for several places
+			}
 			cs.mu.Unlock()
 			go func() {
 				defer cs.running.Done()

@@ -1,3 +1,5 @@
+//lint:file-ignore ST1005 Kafka's own words, which clients see
+
 package protocol
 
 import (

@@ -93,7 +93,7 @@ type Token struct{ c *call }
 // IsZero tells whether the token is nobody.
 func (t Token) IsZero() bool { return t.c == nil }
 
-// To is an Output that appends nothing and answers to.
+// Reply is an Output that appends nothing and answers with v.
 func (t Token) Reply(v any) Output { return Output{Replies: []Reply{{To: t, Value: v}}} }
 
 // Fail is an Output that appends nothing and answers with err.

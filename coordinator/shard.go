@@ -276,10 +276,31 @@ func (s *Shard[M]) release() {
 		return
 	}
 	s.uncommitted = s.uncommitted[n:]
-	if !s.watching {
-		s.watching = true
-		s.watchers.Go(func() { s.watch(moved) })
+	if s.watching {
+		return
 	}
+	if s.lost(moved) {
+		s.stop()
+		return
+	}
+	s.watching = true
+	s.watchers.Go(func() { s.watch(moved) })
+}
+
+// lost tells whether the log is no longer led: nothing will be committed any more, and its channel is closed for good.
+func (s *Shard[M]) lost(moved <-chan struct{}) bool {
+	for range 2 {
+		select {
+		case <-moved:
+		default:
+			return false
+		}
+		var high int64
+		if high, moved = s.log.Committed(); high > s.high {
+			return false // closed because of that; watch comes back at once
+		}
+	}
+	return true
 }
 
 // watch wakes the shard when the high watermark has moved. stop ends it.

@@ -185,6 +185,25 @@ func TestLostEpochFailsParked(t *testing.T) {
 	})
 }
 
+// TestDeposedLogEndsShard: a partition that is no longer led commits nothing, so whoever waits for that is told at once, before
+// anybody unloads the shard.
+func TestDeposedLogEndsShard(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t)
+		b.log.Hold()
+		write := b.shard().Do(put("a", "1"))
+		synctest.Wait()
+		if write.Ready() {
+			t.Error("answered")
+		}
+		b.log.Depose()
+		if v, err := write.Await(t.Context()); !errors.Is(err, kerr.NotCoordinator) {
+			t.Error(v, err)
+		}
+		b.host.Close()
+	})
+}
+
 // TestReplyToEarlierCaller: an operation answers one that was parked.
 func TestReplyToEarlierCaller(t *testing.T) {
 	b := newBench(t)

@@ -21,7 +21,8 @@ type Log struct {
 	high    int64
 	held    bool
 	fault   error
-	changed chan struct{}
+	changed chan struct{} // stays closed once deposed
+	deposed bool
 }
 
 // Append implements coordinator.Log.
@@ -82,7 +83,7 @@ func (l *Log) Commit() {
 
 func (l *Log) commitLocked() {
 	l.high = l.end
-	if l.changed != nil {
+	if l.changed != nil && !l.deposed {
 		close(l.changed)
 		l.changed = nil
 	}
@@ -95,8 +96,20 @@ func (l *Log) Fail(err error) {
 	l.fault = err
 }
 
-// Depose fails all appends from now on, as the log of a partition that is led by another broker does.
-func (l *Log) Depose() { l.Fail(kerr.NotLeaderForPartition) }
+// Depose ends the leadership: all appends fail and nothing is committed any more.
+func (l *Log) Depose() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.fault = kerr.NotLeaderForPartition
+	l.held = true
+	if l.changed == nil {
+		l.changed = make(chan struct{})
+	}
+	if !l.deposed {
+		close(l.changed)
+	}
+	l.deposed = true
+}
 
 // Next is the same log as its next leader sees it: with what was committed, and what wasn't too if keep says so.
 func (l *Log) Next(keep bool) *Log {

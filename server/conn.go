@@ -21,7 +21,7 @@ import (
 const (
 	// maxPipelined is how many requests of a connection may wait for their
 	// answers. The reader stops reading when there are more; clients have 5 or so.
-	maxPipelined = 128
+	maxPipelined = 64
 
 	// flushBytes is how much of ready answers is collected for one write.
 	flushBytes = 64 << 10
@@ -40,11 +40,11 @@ type conn struct {
 	ip       string
 	ctx      context.Context // ends with the connection
 	cancel   context.CancelFunc
-	queue    chan queued // capacity maxPipelined; only the reader sends, and closes it
 
 	// Owned by the reader.
 	frames   frameReader
-	writing  chan struct{} // closed when the writer has ended; nil before it is started
+	queue    chan queued   // capacity maxPipelined; nil before the writer is started. Only the reader sends, and closes it
+	writing  chan struct{} // closed when the writer has ended
 	software clientSoftware
 
 	out      *buffer      // encoded answers on their way out; nil if there are none
@@ -74,7 +74,6 @@ type queued struct {
 func newConn(s *Server, l *listener, socket net.Conn) *conn {
 	c := &conn{server: s, listener: l, socket: socket, remote: socket.RemoteAddr().String()}
 	c.ip, _ = splitAddr(socket.RemoteAddr())
-	c.queue = make(chan queued, maxPipelined)
 	c.ctx, c.cancel = context.WithCancel(s.ctx)
 	if sc, ok := socket.(*net.TCPConn); ok {
 		if raw, err := sc.SyscallConn(); err == nil {
@@ -121,8 +120,8 @@ func (c *conn) run() {
 		c.cancel() // whoever waits for an answer waits for nothing
 		c.logEnd(err)
 	}
-	close(c.queue)
-	if c.writing != nil {
+	if c.queue != nil {
+		close(c.queue)
 		<-c.writing
 	}
 	c.cancel()
@@ -205,6 +204,7 @@ func (c *conn) serve(fr frame) error {
 	case header.Version >= q.row.min && header.Version <= q.row.max:
 	case header.Key == apiVersionsKey:
 		q.version = 0
+		q.request = &request{header: header, conn: c, received: q.received}
 		q.pending = answer(unsupportedApiVersions())
 		c.working.Add(1)
 		return c.reply(q)
@@ -280,8 +280,8 @@ func (c *conn) reply(q queued) error {
 		c.done(q)
 		return err
 	}
-	if c.writing == nil {
-		c.writing = make(chan struct{})
+	if c.queue == nil {
+		c.queue, c.writing = make(chan queued, maxPipelined), make(chan struct{})
 		go c.write()
 	}
 	c.inflight.Add(1)

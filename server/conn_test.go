@@ -233,7 +233,6 @@ func TestReadyAnswersShareAWrite(t *testing.T) {
 	c.server.log = slog.New(slog.DiscardHandler)
 	c.listener = &listener{name: "PLAINTEXT"}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
-	c.queue = make(chan queued, maxPipelined)
 	c.socket = countingConn{server, writes}
 	c.frames = frameReader{conn: server, memory: c.server.memory, maxBytes: 1 << 20, active: func(int) {}, first: true}
 	withRow(t, 12, func(s *Server, r *request) pending { return answer(r.body.ResponseKind()) })

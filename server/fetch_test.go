@@ -2,16 +2,22 @@ package server
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
+	"io"
+	"log/slog"
 	"net"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/hashicorp/raft"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"oncelog/cluster"
+	"oncelog/internal/vfs"
 	"oncelog/partition"
 	"oncelog/protocol"
 )
@@ -428,5 +434,60 @@ func TestSlowReaderIsLetGoAtStop(t *testing.T) {
 	}
 	if got := c.produce("t", 0, batch(t, 1, 10)); got != 30 {
 		t.Errorf("base offset %d", got)
+	}
+}
+
+// On files that the operating system doesn't know, and with stores that are in
+// memory, everything goes by copies: what a simulated node runs on.
+func TestServerRunsInMemory(t *testing.T) {
+	stores := func(string, *slog.Logger) (cluster.Stores, error) {
+		store := raft.NewInmemStore()
+		return cluster.Stores{Log: store, Stable: store, Snapshots: raft.NewInmemSnapshotStore(), Close: func() error { return nil }}, nil
+	}
+	s := startServerWith(t, Options{Config: testConfig(t, "/data"), FS: vfs.NewMem(), RaftStores: stores})
+	c := dial(t, s)
+	c.createTopic("t", 1)
+	b := batch(t, 1, 800_000)
+	c.produce("t", 0, b)
+	resp := do[*kmsg.FetchResponse](c, fetchRequest(12, "t", 0, 0))
+	got, _, err := protocol.SplitBatch(resp.Topics[0].Partitions[0].RecordBatches)
+	if err != nil || got.CheckCRC() != nil || len(got) != len(b) {
+		t.Errorf("%d bytes, %v", len(got), err)
+	}
+}
+
+// Produce and Fetch allocate little, whatever the size of their records.
+func TestRequestsKeepTheirAllocationBudget(t *testing.T) {
+	if raceEnabled {
+		t.Skip("the race detector allocates")
+	}
+	s := startServer(t)
+	c := dial(t, s)
+	c.createTopic("t", 1)
+	in := make([]byte, 2<<20)
+	trip := func(frame []byte) func() {
+		return func() {
+			c.write(frame)
+			if _, err := io.ReadFull(c.conn, in[:4]); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(c.conn, in[:binary.BigEndian.Uint32(in)]); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	format := kmsg.NewRequestFormatter()
+	for _, row := range []struct {
+		what   string
+		req    kmsg.Request
+		budget float64
+	}{
+		{"small produce", produceRequest(9, "t", 0, -1, batch(t, 1, 100)), 16},
+		{"large produce", produceRequest(9, "t", 0, -1, batch(t, 1, 300_000)), 16},
+		{"small fetch", fetchRequest(12, "t", 0, 0), 10},
+	} {
+		if got := testing.AllocsPerRun(200, trip(format.AppendRequest(nil, row.req, 1))); got > row.budget {
+			t.Errorf("%s: %v allocations, %v are enough", row.what, got, row.budget)
+		}
 	}
 }

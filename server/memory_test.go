@@ -3,7 +3,10 @@ package server
 import (
 	"context"
 	"errors"
+	"net"
+	"os"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -92,26 +95,19 @@ func (m *memory) waiting() []*memoryWaiter {
 
 // Who is let beyond the limit must keep moving.
 func TestFinisherThatStallsIsClosed(t *testing.T) {
-	if testing.Short() {
-		t.Skip("waits as long as the patience is")
-	}
-	t.Parallel()
-	s := startServer(t, "socket.request.max.bytes=300000", "queued.max.request.bytes=300000")
-	dial(t, s).createTopic("t", 1)
-	frame := kmsg.NewRequestFormatter().AppendRequest(nil, produceRequest(9, "t", 0, -1, batch(t, 1, 200_000)), 1)
-	stalled := dial(t, s)
-	stalled.write(frame[:150_000])
-	waitFor(t, "the first to hold memory", func() bool { return s.memory.inUse() > 100_000 })
-	second := dial(t, s)
-	second.write(frame[:150_000])
-	waitFor(t, "somebody to go beyond the limit", func() bool {
-		s.memory.mu.Lock()
-		defer s.memory.mu.Unlock()
-		return s.memory.finisher
+	synctest.Test(t, func(t *testing.T) {
+		socket, peer := net.Pipe()
+		defer peer.Close()
+		m := newMemory(10_000)
+		r := &frameReader{conn: socket, memory: m, maxBytes: 1 << 20, active: func(int) {}, in: make([]byte, readBufferSize), first: true}
+		go peer.Write(append([]byte{0, 0, 0xff, 0}, make([]byte, 12_000)...))
+		begin := time.Now()
+		_, err := r.next(t.Context())
+		if !errors.Is(err, os.ErrDeadlineExceeded) || time.Since(begin) != finisherPatience {
+			t.Errorf("ended after %v: %v", time.Since(begin), err)
+		}
+		if m.inUse() != 0 || m.finisher {
+			t.Errorf("%d bytes are held, finisher %v", m.inUse(), m.finisher)
+		}
 	})
-	begin := time.Now()
-	waitFor(t, "the finisher to be closed", func() bool { return s.conns.count() == 2 })
-	if took := time.Since(begin); took < finisherPatience/2 {
-		t.Errorf("closed after %v", took)
-	}
 }

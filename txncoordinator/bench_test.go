@@ -13,8 +13,11 @@ import (
 // countingLog commits all at once and keeps nothing.
 type countingLog struct{ end int64 }
 
-func (l *countingLog) Append(coordinator.AppendRequest) (int64, error) { l.end++; return l.end - 1, nil }
-func (l *countingLog) Committed() (int64, <-chan struct{})             { return l.end, nil }
+func (l *countingLog) Append(coordinator.AppendRequest) (int64, error) {
+	l.end++
+	return l.end - 1, nil
+}
+func (l *countingLog) Committed() (int64, <-chan struct{}) { return l.end, nil }
 func (l *countingLog) Batches(int64) iter.Seq2[protocol.Batch, error] {
 	return func(func(protocol.Batch, error) bool) {}
 }

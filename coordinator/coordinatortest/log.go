@@ -1,4 +1,3 @@
-// Package coordinatortest has an in-memory log for tests of coordinators' machines.
 package coordinatortest
 
 import (

@@ -7,8 +7,6 @@ import (
 	"maps"
 	"slices"
 	"strconv"
-	"strings"
-	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -45,8 +43,6 @@ func (s *Server) handleDescribeConfigs(r *request) pending {
 		return configDescribers[rr.ResourceType] == nil
 	})
 	d := configDescriber{s: s, im: s.image(), cfg: s.cfg(), docs: req.IncludeDocumentation}
-	d.broker = d.im.Config(kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(s.nodeID)))
-	d.cluster = d.im.Config(kmsg.ConfigResourceTypeBroker, "")
 	for _, rr := range req.Resources {
 		row := kmsg.NewDescribeConfigsResponseResource()
 		row.ResourceType, row.ResourceName, row.ErrorMessage = rr.ResourceType, rr.ResourceName, new("")
@@ -69,7 +65,6 @@ func (s *Server) handleDescribeConfigs(r *request) pending {
 const malformedRequest = "This most likely occurs because of a request being malformed by the client library or the message was sent to an incompatible broker. See the broker logs for more details."
 
 type configRow = kmsg.DescribeConfigsResponseResourceConfig
-type configSynonym = kmsg.DescribeConfigsResponseResourceConfigConfigSynonym
 
 // wantedConfigs drops what was not asked for.
 func wantedConfigs(rows []configRow, names []string, synonyms bool) []configRow {
@@ -97,22 +92,12 @@ var configDescribers = map[kmsg.ConfigResourceType]func(*configDescriber, string
 	kmsg.ConfigResourceTypeClientMetrics: (*configDescriber).clientMetrics,
 }
 
-// brokerDefs are the broker's settings by name.
-var brokerDefs = sync.OnceValue(func() map[string]config.Def {
-	defs := map[string]config.Def{}
-	for _, def := range config.BrokerDefs() {
-		defs[def.Name] = def
-	}
-	return defs
-})
-
 // configDescriber describes the resources of one request, from one image.
 type configDescriber struct {
-	s               *Server
-	im              *cluster.Image
-	cfg             *config.Broker
-	broker, cluster map[string]string // dynamic settings of this node, and the cluster's defaults
-	docs            bool
+	s    *Server
+	im   *cluster.Image
+	cfg  *config.Broker
+	docs bool
 }
 
 func (d *configDescriber) topic(name string) ([]configRow, error) {
@@ -123,7 +108,13 @@ func (d *configDescriber) topic(name string) ([]configRow, error) {
 		return nil, kerr.UnknownTopicOrPartition
 	}
 	own := d.im.Config(kmsg.ConfigResourceTypeTopic, name)
-	return d.inheriting(config.TopicDefs(), own, kmsg.ConfigSourceDynamicTopicConfig, topicSynonyms), nil
+	names := namesOf(config.TopicDefs())
+	for key := range own { // internal ones are shown if they are set
+		if !slices.Contains(names, key) {
+			names = append(names, key)
+		}
+	}
+	return d.rows(names, func(key string) (config.Entry, bool) { return d.cfg.DescribeTopic(key, own) }), nil
 }
 
 func (d *configDescriber) group(name string) ([]configRow, error) {
@@ -131,99 +122,26 @@ func (d *configDescriber) group(name string) ([]configRow, error) {
 		return nil, withMessage(kerr.InvalidRequest, "Group name must not be empty")
 	}
 	own := d.im.Config(kmsg.ConfigResourceTypeGroupConfig, name)
-	return d.inheriting(config.GroupDefs(), own, kmsg.ConfigSourceGroupConfig, groupSynonyms), nil
+	return d.rows(namesOf(config.GroupDefs()), func(key string) (config.Entry, bool) { return d.cfg.DescribeGroup(key, own) }), nil
 }
 
+// clientMetrics describes a subscription, which inherits nothing from anywhere.
 func (d *configDescriber) clientMetrics(name string) ([]configRow, error) {
 	if name == "" {
 		return nil, withMessage(kerr.InvalidRequest, "Client metrics subscription name must not be empty")
 	}
 	own := d.im.Config(kmsg.ConfigResourceTypeClientMetrics, name)
-	return d.inheriting(clientMetricsDefs, own, kmsg.ConfigSourceClientMetricsConfig, noSynonyms), nil
-}
-
-// inheriting describes the settings of something that has its own and takes the broker's for the rest.
-func (d *configDescriber) inheriting(defs []config.Def, own map[string]string, source kmsg.ConfigSource, synonyms func(*configDescriber, config.Def) []configSynonym) []configRow {
-	rows := make([]configRow, 0, len(defs))
-	for _, def := range defs {
-		inherited := synonyms(d, def)
-		value, set := own[def.Name]
-		if strings.HasPrefix(def.Name, "internal.") && !set {
-			continue
+	var rows []configRow
+	for _, def := range config.ClientMetricsDefs() {
+		e := config.Entry{Def: def, Value: def.Default, Source: config.Default}
+		if value, ok := own[def.Name]; ok {
+			e.Value, e.Source = value, config.Source(kmsg.ConfigSourceClientMetricsConfig)
+			e.Synonyms = []config.Synonym{{Name: def.Name, Value: value, Source: e.Source}}
 		}
-		row := d.row(def)
-		switch {
-		case set:
-			row.ConfigSynonyms = append([]configSynonym{{Name: def.Name, Value: visible(def, &value), Source: source}}, inherited...)
-			row.Value = visible(def, &value)
-		case len(inherited) > 0:
-			row.ConfigSynonyms = inherited
-			row.Value = inherited[0].Value
-		default:
-			row.Value = visible(def, d.inheritedInOtherUnits(def))
-		}
-		row.Source = sourceOf(row.ConfigSynonyms)
-		rows = append(rows, row)
+		rows = append(rows, d.row(e))
 	}
-	return rows
+	return rows, nil
 }
-
-// inheritedInOtherUnits is the value of a topic's setting whose broker setting is given in another unit, if at all.
-func (d *configDescriber) inheritedInOtherUnits(def config.Def) *string {
-	resolved := d.cfg.Topic(nil)
-	switch def.Name {
-	case "retention.ms":
-		return new(strconv.FormatInt(resolved.RetentionMs, 10))
-	case "segment.ms":
-		return new(strconv.FormatInt(resolved.SegmentMs, 10))
-	case "segment.jitter.ms":
-		return new(strconv.FormatInt(resolved.SegmentJitterMs, 10))
-	case "flush.ms":
-		return new(strconv.FormatInt(resolved.FlushMs, 10))
-	}
-	return defaultOf(def)
-}
-
-// topicSynonyms are what a topic's setting comes from when the topic has none.
-func topicSynonyms(d *configDescriber, def config.Def) []configSynonym {
-	name := def.Broker
-	if other, ok := topicUnits[def.Name]; ok {
-		name = other
-	}
-	if name == "" {
-		name = def.Name // the broker's setting has the same name, or there is none
-	}
-	broker, ok := brokerDefs()[name]
-	if !ok {
-		return nil
-	}
-	return d.synonyms(broker)
-}
-
-// topicUnits are the topic settings whose broker settings come in several units, and the broker's name of the same unit.
-var topicUnits = map[string]string{
-	"retention.ms":      "log.retention.ms",
-	"segment.ms":        "log.roll.ms",
-	"segment.jitter.ms": "log.roll.jitter.ms",
-	"flush.ms":          "log.flush.interval.ms",
-}
-
-// groupSynonyms are what a group's setting comes from; one that no broker setting gives is its own synonym.
-func groupSynonyms(d *configDescriber, def config.Def) []configSynonym {
-	if def.Broker == "" {
-		return []configSynonym{{Name: def.Name, Value: defaultOf(def), Source: kmsg.ConfigSourceDefaultConfig}}
-	}
-	return d.synonyms(brokerDefs()[def.Broker])
-}
-
-// clientMetricsDefs are the settings of a client metrics subscription (KIP-714).
-var clientMetricsDefs = []config.Def{
-	{Name: "interval.ms", Type: config.Type(kmsg.ConfigTypeInt), Default: "300000", Doc: "How often a client pushes its metrics, in milliseconds."},
-	{Name: "match", Type: config.Type(kmsg.ConfigTypeList), Doc: "Which clients this is for: pairs of a selector and a regular expression, all of which must match. None matches all clients."},
-	{Name: "metrics", Type: config.Type(kmsg.ConfigTypeList), Doc: "Prefixes of the names of the metrics that are wanted; \"*\" wants all, nothing wants none."},
-}
-
-func noSynonyms(*configDescriber, config.Def) []configSynonym { return nil }
 
 // brokerOrCluster describes this broker, or with an empty name what is set for all brokers.
 func (d *configDescriber) brokerOrCluster(name string) ([]configRow, error) {
@@ -233,33 +151,21 @@ func (d *configDescriber) brokerOrCluster(name string) ([]configRow, error) {
 	if err := d.checkBroker(name, "Unexpected broker id, expected %d or empty string, but received %s"); err != nil {
 		return nil, err
 	}
-	defs := config.BrokerDefs()
-	rows := make([]configRow, 0, len(defs))
-	for _, def := range defs {
-		row := d.row(def)
-		row.ConfigSynonyms = d.synonyms(def)
-		row.Source = sourceOf(row.ConfigSynonyms)
-		if value, null := d.cfg.Value(def.Name); !null {
-			row.Value = visible(def, &value)
-		}
-		rows = append(rows, row)
-	}
-	return rows, nil
+	return d.rows(append(namesOf(config.BrokerDefs()), d.cfg.Extra()...), d.cfg.Describe), nil
 }
 
 func (d *configDescriber) clusterDefaults() []configRow {
-	var rows []configRow
-	for _, name := range slices.Sorted(maps.Keys(d.cluster)) {
-		def, ok := brokerDefs()[name]
-		if !ok {
-			continue
+	set := d.im.Config(kmsg.ConfigResourceTypeBroker, "")
+	return d.rows(slices.Collect(maps.Keys(set)), func(key string) (config.Entry, bool) {
+		e, ok := d.cfg.Describe(key)
+		e.Value, e.Source = set[key], config.DynamicDefaultBroker
+		if e.Def.Sensitive {
+			e.Value = ""
 		}
-		row := d.row(def)
-		row.Value, row.Source = visible(def, new(d.cluster[name])), kmsg.ConfigSourceDynamicDefaultBrokerConfig
-		row.ConfigSynonyms = []configSynonym{{Name: name, Value: row.Value, Source: row.Source}}
-		rows = append(rows, row)
-	}
-	return rows
+		e.Null = e.Def.Sensitive
+		e.Synonyms = []config.Synonym{{Name: key, Value: e.Value, Null: e.Null, Source: e.Source}}
+		return e, ok
+	})
 }
 
 // checkBroker checks that a name is this node's id. Kafka reads it as Java reads an integer: signs and zeros may lead.
@@ -298,101 +204,44 @@ func (s *Server) logLevel() string {
 	return slog.LevelError.String()
 }
 
-// row is what all answers about a setting have.
-func (d *configDescriber) row(def config.Def) configRow {
+func namesOf(defs []config.Def) []string {
+	names := make([]string, len(defs))
+	for i := range defs {
+		names[i] = defs[i].Name
+	}
+	return names
+}
+
+// rows describes settings, ascending by name.
+func (d *configDescriber) rows(names []string, describe func(string) (config.Entry, bool)) []configRow {
+	slices.Sort(names)
+	rows := make([]configRow, 0, len(names))
+	for _, name := range names {
+		if e, ok := describe(name); ok {
+			rows = append(rows, d.row(e))
+		}
+	}
+	return rows
+}
+
+func (d *configDescriber) row(e config.Entry) configRow {
 	row := kmsg.NewDescribeConfigsResponseResourceConfig()
-	row.Name, row.ReadOnly, row.IsSensitive = def.Name, def.ReadOnly, def.Sensitive
-	row.ConfigType = kmsg.ConfigType(def.Type)
+	row.Name, row.ReadOnly, row.IsSensitive = e.Def.Name, e.Def.ReadOnly, e.Def.Sensitive
+	row.ConfigType, row.Source = kmsg.ConfigType(e.Def.Type), kmsg.ConfigSource(e.Source)
+	row.Value = unlessNull(e.Value, e.Null)
+	for _, s := range e.Synonyms {
+		row.ConfigSynonyms = append(row.ConfigSynonyms, kmsg.DescribeConfigsResponseResourceConfigConfigSynonym{
+			Name: s.Name, Value: unlessNull(s.Value, s.Null), Source: kmsg.ConfigSource(s.Source)})
+	}
 	if d.docs {
-		row.Documentation = &def.Doc
+		row.Documentation = &e.Def.Doc
 	}
 	return row
 }
 
-// synonyms are all that says something about a broker setting, the strongest first.
-func (d *configDescriber) synonyms(def config.Def) []configSynonym {
-	var all []configSynonym
-	names := brokerSynonyms(def.Name)
-	add := func(source kmsg.ConfigSource, value func(config.Def) *string) {
-		for _, name := range names {
-			nd := brokerDefs()[name]
-			if v := value(nd); v != nil {
-				all = append(all, configSynonym{Name: name, Value: visible(nd, v), Source: source})
-			}
-		}
-	}
-	add(kmsg.ConfigSourceDynamicBrokerConfig, in(d.broker))
-	add(kmsg.ConfigSourceDynamicDefaultBrokerConfig, in(d.cluster))
-	add(kmsg.ConfigSourceStaticBrokerConfig, d.static)
-	add(kmsg.ConfigSourceDefaultConfig, defaultOf)
-	first := slices.IndexFunc(all, func(s configSynonym) bool { return s.Name == def.Name })
-	if first < 0 {
-		return nil
-	}
-	return all[first:]
-}
-
-func in(set map[string]string) func(config.Def) *string {
-	return func(def config.Def) *string {
-		if v, ok := set[def.Name]; ok {
-			return &v
-		}
-		return nil
-	}
-}
-
-// static is the value that the broker was started with, nil if none was given. broker.id is node.id by another name.
-func (d *configDescriber) static(def config.Def) *string {
-	name := def.Name
-	if name == "broker.id" && !d.s.static.IsSet(name) {
-		name = "node.id"
-	}
-	if !d.s.static.IsSet(name) {
-		return nil
-	}
-	v, null := d.s.static.Value(name)
+func unlessNull(value string, null bool) *string {
 	if null {
 		return nil
 	}
-	return &v
-}
-
-// defaultOf is a setting's default, nil if it has none.
-func defaultOf(def config.Def) *string {
-	if def.NoDefault || def.NullDefault {
-		return nil
-	}
-	return &def.Default
-}
-
-// visible hides secrets.
-func visible(def config.Def, value *string) *string {
-	if def.Sensitive {
-		return nil
-	}
-	return value
-}
-
-func sourceOf(synonyms []configSynonym) kmsg.ConfigSource {
-	if len(synonyms) == 0 {
-		return kmsg.ConfigSourceDefaultConfig
-	}
-	return synonyms[0].Source
-}
-
-// brokerSynonyms are the names under which a broker setting can be given, the strongest first.
-func brokerSynonyms(name string) []string {
-	for _, units := range [][]string{
-		{"log.retention.ms", "log.retention.minutes", "log.retention.hours"},
-		{"log.roll.ms", "log.roll.hours"},
-		{"log.roll.jitter.ms", "log.roll.jitter.hours"},
-	} {
-		if slices.Contains(units, name) {
-			return units
-		}
-	}
-	if name == "log.flush.interval.ms" {
-		return []string{name, "log.flush.scheduler.interval.ms"}
-	}
-	return []string{name}
+	return &value
 }

@@ -148,6 +148,9 @@ func tellReport(logger *slog.Logger, r config.Report) {
 	for _, key := range r.Unknown {
 		logger.Warn("unknown setting ignored", slog.String("key", key))
 	}
+	for _, w := range r.Warnings {
+		logger.Warn("odd configuration", slog.String("what", w))
+	}
 	if len(r.WithoutEffect) > 0 {
 		logger.Info("settings accepted without effect", slog.String("keys", strings.Join(r.WithoutEffect, " ")))
 	}

@@ -309,7 +309,7 @@ func allocated(f func()) uint64 {
 func TestBombsTakeNoMemory(t *testing.T) {
 	size := 1 << 28
 	if testing.Short() || raceEnabled {
-		size = 1 << 26
+		size = 1 << 25
 	}
 	for _, codec := range allCodecs[1:] {
 		b := bomb(t, codec, size)

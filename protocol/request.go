@@ -36,7 +36,7 @@ func ParseRequestHeader(frame []byte) (h RequestHeader, body []byte, err error) 
 		return h, nil, fmt.Errorf("%w %d", ErrUnknownAPI, h.Key)
 	}
 	w := walker{src: frame[8:], budget: decodeSlack + decodeFactor*len(frame)}
-	n, err := w.length(2)
+	n, err := w.rawLength(2)
 	if err != nil {
 		return h, nil, err
 	}

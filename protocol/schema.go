@@ -36,9 +36,12 @@ type shape struct {
 //	'n'  size bytes            's'  string            'b'  bytes
 //	'['  array of structs      '('  array of a primitive, the first of fields
 //	'{'  struct                '?'  struct or null
+//
+// In requestShapes a field may be followed by ?N, null from version N on, and by @N or @N-M, the versions that have it; #N: before it is a tag.
 type field struct {
 	kind     byte
 	from, to int16 // versions that have it
+	null     int16 // first version in which a string, bytes or an array may be null
 	tag      int32 // -1 unless tagged
 	size     int   // bytes on the wire of 'n'; bytes in memory of an element of an array, and of what '?' points to
 	fields   []field
@@ -74,7 +77,7 @@ func mustAtoi(s string) int {
 // parseFields reads fields up to the bracket that closes them and returns the words from that bracket on.
 func parseFields(words []string) (fields []field, rest []string) {
 	for len(words) > 0 && !strings.ContainsRune("])}", rune(words[0][0])) {
-		f := field{tag: -1, to: math.MaxInt16}
+		f := field{tag: -1, to: math.MaxInt16, null: math.MaxInt16}
 		word := words[0]
 		words = words[1:]
 		if strings.HasPrefix(word, "#") {
@@ -93,7 +96,11 @@ func parseFields(words []string) (fields []field, rest []string) {
 			size, _, _ := strings.Cut(word, "@")
 			f.kind, f.size = 'n', mustAtoi(size)
 		}
-		if _, versions, ok := strings.Cut(word, "@"); ok {
+		word, versions, ok := strings.Cut(word, "@")
+		if _, null, ok := strings.Cut(word[1:], "?"); ok {
+			f.null = int16(mustAtoi(null))
+		}
+		if ok {
 			from, to, bounded := strings.Cut(versions, "-")
 			f.from = int16(mustAtoi(from))
 			if bounded {
@@ -114,7 +121,10 @@ type walker struct {
 	budget   int
 }
 
-var errCutShort = fmt.Errorf("%w: cut short", ErrMalformed)
+var (
+	errCutShort = fmt.Errorf("%w: cut short", ErrMalformed)
+	errNull     = fmt.Errorf("%w: null in a field that cannot be null", ErrMalformed)
+)
 
 // checkBody verifies that body holds a request of that shape and that decoding it stays within the limits.
 func (s *shape) checkBody(version int16, body []byte) error {
@@ -143,7 +153,7 @@ func (w *walker) field(f *field) error {
 	case 'n':
 		return w.skip(f.size)
 	case 's':
-		n, err := w.length(2)
+		n, err := w.length(f, 2)
 		if err != nil || n < 0 {
 			return err
 		}
@@ -152,7 +162,7 @@ func (w *walker) field(f *field) error {
 		}
 		return w.skip(n)
 	case 'b': // decoded without a copy
-		n, err := w.length(4)
+		n, err := w.length(f, 4)
 		if err != nil || n < 0 {
 			return err
 		}
@@ -182,7 +192,7 @@ func (w *walker) nullable(f *field) error {
 }
 
 func (w *walker) array(f *field) error {
-	n, err := w.length(4)
+	n, err := w.length(f, 4)
 	if err != nil || n <= 0 {
 		return err
 	}
@@ -248,8 +258,16 @@ func (w *walker) tagged(fields []field, tag uint32) error {
 	return w.pay(unknownTag)
 }
 
-// length reads the length of a string or bytes (size bytes wide) or of an array, -1 (or less) for null.
-func (w *walker) length(size int) (int, error) {
+// length reads the length of a string or bytes (size bytes wide) or of an array, less than 0 for null if f may be null.
+func (w *walker) length(f *field, size int) (int, error) {
+	n, err := w.rawLength(size)
+	if err == nil && n < 0 && w.version < f.null {
+		return n, errNull
+	}
+	return n, err
+}
+
+func (w *walker) rawLength(size int) (int, error) {
 	if w.flexible {
 		n, err := w.uvarint()
 		return int(n) - 1, err

@@ -135,7 +135,7 @@ func field(list []ast.Stmt, t reflect.Type, at string) string {
 		return " " + call(first.X.(*ast.CallExpr)) + at
 	case *ast.IfStmt:
 		if strings.HasPrefix(text(first.Cond), "version") { // the same string, nullable or not
-			return " s" + at
+			return " s?" + strconv.Itoa(number(first.Cond.(*ast.BinaryExpr).Y)) + at
 		}
 		inner := first.Body.List // if present: a nullable struct
 		name := selector(inner[0].(*ast.AssignStmt).Lhs[0])
@@ -174,19 +174,23 @@ func structBody(list []ast.Stmt) []ast.Stmt {
 }
 
 func array(list []ast.Stmt, elem reflect.Type) string {
+	null := ""
 	for _, s := range list {
+		if check, ok := s.(*ast.IfStmt); ok && strings.HasPrefix(text(check.Cond), "version < ") { // version < N || l == 0: not null
+			null = "?" + strconv.Itoa(number(check.Cond.(*ast.BinaryExpr).X.(*ast.BinaryExpr).Y))
+		}
 		loop, ok := s.(*ast.RangeStmt)
 		if !ok {
 			continue
 		}
 		switch first := loop.Body.List[0].(type) {
 		case *ast.ExprStmt:
-			return fmt.Sprintf(" (%d %s )", elem.Size(), call(first.X.(*ast.CallExpr)))
+			return fmt.Sprintf(" (%d %s )%s", elem.Size(), call(first.X.(*ast.CallExpr)), null)
 		case *ast.AssignStmt:
 			if first.Tok == token.ASSIGN {
-				return fmt.Sprintf(" (%d %s )", elem.Size(), call(first.Rhs[0].(*ast.CallExpr)))
+				return fmt.Sprintf(" (%d %s )%s", elem.Size(), call(first.Rhs[0].(*ast.CallExpr)), null)
 			}
-			return fmt.Sprintf(" [%d%s ]", elem.Size(), fields(structBody(loop.Body.List), elem))
+			return fmt.Sprintf(" [%d%s ]%s", elem.Size(), fields(structBody(loop.Body.List), elem), null)
 		}
 	}
 	fail("array of %s without a loop", elem)
@@ -211,10 +215,14 @@ func call(c *ast.CallExpr) string {
 		return "8"
 	case "readUuid":
 		return "16"
-	case "readString", "readNullableString":
+	case "readString":
 		return "s"
-	case "readBytes", "readNullableBytes":
+	case "readNullableString":
+		return "s?0"
+	case "readBytes":
 		return "b"
+	case "readNullableBytes":
+		return "b?0"
 	}
 	fail("call of %s", name)
 	return ""

@@ -4,75 +4,75 @@ package protocol
 
 // requestShapes has one line per request: key, name, first flexible version, fields (see schema.go).
 const requestShapes = `
-0 Produce 9 s@3 2 4 [64 s@0-12 16@13 [40 4 b ] ]
-1 Fetch 12 4@0-14 4 4 4@3 1@4 4@7 4@7 [64 s@0-12 16@13 [72 4 4@9 8 4@12 8@5 4 #0:16 #1:8 ] ] [64 s@7-12 16@13 (4 4 ) ]@7 s@11 #0:s #1:{ 4 8 }
+0 Produce 9 s?0@3 2 4 [64 s@0-12 16@13 [40 4 b?0 ] ]
+1 Fetch 12 4@0-14 4 4 4@3 1@4 4@7 4@7 [64 s@0-12 16@13 [72 4 4@9 8 4@12 8@5 4 #0:16 #1:8 ] ] [64 s@7-12 16@13 (4 4 ) ]@7 s@11 #0:s?0 #1:{ 4 8 }
 2 ListOffsets 6 4 1@2 [48 s [32 4 4@4 8 4@0-0 ] ] 4@10
-3 Metadata 9 [32 16@10 s ] 1@4 1@8-10 1@8
+3 Metadata 9 [32 16@10 s?10 ]?1 1@4 1@8-10 1@8
 4 LeaderAndISR 4 4 1@7 4 8@2 1@5 [152 s@0-1 4 4 4 4 (4 4 ) 4 (4 4 ) (4 4 )@3 (4 4 )@3 1@1 1@6 ]@0-1 [64 s 16@5 [152 s@0-1 4 4 4 4 (4 4 ) 4 (4 4 ) (4 4 )@3 (4 4 )@3 1@1 1@6 ] ]@2 [40 4 s 4 ]
 5 StopReplica 2 4 4 1@4 8@1 1@0-2 [80 s 4@0-0 (4 4 )@1-2 [24 4 4 1 ]@3 ]
-6 UpdateMetadata 6 4 1@8 4 8@5 [120 s@0-4 4 4 4 4 (4 4 ) 4 (4 4 ) (4 4 )@4 ]@0-4 [64 s 16@7 [120 s@0-4 4 4 4 4 (4 4 ) 4 (4 4 ) (4 4 )@4 ] ]@5 [72 4 s@0-0 4@0-0 [56 4 s s@3 2 ]@1 s@2 ]
+6 UpdateMetadata 6 4 1@8 4 8@5 [120 s@0-4 4 4 4 4 (4 4 ) 4 (4 4 ) (4 4 )@4 ]@0-4 [64 s 16@7 [120 s@0-4 4 4 4 4 (4 4 ) 4 (4 4 ) (4 4 )@4 ] ]@5 [72 4 s@0-0 4@0-0 [56 4 s s@3 2 ]@1 s?0@2 ]
 7 ControlledShutdown 3 4 8@2
-8 OffsetCommit 8 s 4@1 s@1 s@7 8@2-4 [64 s@0-9 16@10 [48 4 8 8@1-1 4@6 s ] ]
-9 OffsetFetch 6 s@0-7 [48 s (4 4 ) ]@0-7 [64 s s@9 4@9 [64 s@8-9 16@10 (4 4 ) ] ]@8 1@7
+8 OffsetCommit 8 s 4@1 s@1 s?0@7 8@2-4 [64 s@0-9 16@10 [48 4 8 8@1-1 4@6 s?0 ] ]
+9 OffsetFetch 6 s@0-7 [48 s (4 4 ) ]?2@0-7 [64 s s?0@9 4@9 [64 s@8-9 16@10 (4 4 ) ]?0 ]@8 1@7
 10 FindCoordinator 3 s@0-3 1@1 (16 s )@4
-11 JoinGroup 6 s 4 4@1 s s@5 s [48 s b ] s@8
-12 Heartbeat 4 s 4 s s@3
-13 LeaveGroup 4 s s@0-2 [40 s s s@5 ]@3
-14 SyncGroup 4 s 4 s s@3 s@5 s@5 [48 s b ]
+11 JoinGroup 6 s 4 4@1 s s?0@5 s [48 s b ] s?0@8
+12 Heartbeat 4 s 4 s s?0@3
+13 LeaveGroup 4 s s@0-2 [40 s s?0 s?0@5 ]@3
+14 SyncGroup 4 s 4 s s?0@3 s?0@5 s?0@5 [48 s b ]
 15 DescribeGroups 5 (16 s ) 1@3
 16 ListGroups 3 (16 s )@4 (16 s )@5
 17 SASLHandshake -1 s
-18 ApiVersions 3 s@3 s@3 s@5 4@5
-19 CreateTopics 5 [80 s 4 2 [40 4 (4 4 ) ] [32 s s ] ] 4 1@1
-20 DeleteTopics 4 (16 s )@0-5 [32 s 16 ]@6 4
+18 ApiVersions 3 s@3 s@3 s?0@5 4@5
+19 CreateTopics 5 [80 s 4 2 [40 4 (4 4 ) ] [32 s s?0 ] ] 4 1@1
+20 DeleteTopics 4 (16 s )@0-5 [32 s?0 16 ]@6 4
 21 DeleteRecords 2 [48 s [24 4 8 ] ] 4
-22 InitProducerID 2 s 4 8@3 2@3
+22 InitProducerID 2 s?0 4 8@3 2@3
 23 OffsetForLeaderEpoch 4 4@3 [48 s [24 4 4@2 4 ] ]
 24 AddPartitionsToTxn 3 s@0-3 8@0-3 2@0-3 [48 s (4 4 ) ]@0-3 [64 s 8 2 1 [48 s (4 4 ) ] ]@4
 25 AddOffsetsToTxn 3 s 8 2 s
 26 EndTxn 3 s 8 2 1
 27 WriteTxnMarkers 1 [56 8 2 1 [48 s (4 4 ) ] 4 1@2 ]
-28 TxnOffsetCommit 3 s s 8 2 4@3 s@3 s@3 [64 s@0-5 16@6 [40 4 8 4@2 s ] ]
-29 DescribeACLs 2 1 s 1@1 s s 1 1
+28 TxnOffsetCommit 3 s s 8 2 4@3 s@3 s?0@3 [64 s@0-5 16@6 [40 4 8 4@2 s?0 ] ]
+29 DescribeACLs 2 1 s?0 1@1 s?0 s?0 1 1
 30 CreateACLs 2 [80 1 s 1@1 s s 1 1 ]
-31 DeleteACLs 2 [56 1 s 1@1 s s 1 1 ]
-32 DescribeConfigs 4 [56 1 s (16 s ) ] 1@1 1@3
-33 AlterConfigs 2 [56 1 s [32 s s ] ] 1
+31 DeleteACLs 2 [56 1 s?0 1@1 s?0 s?0 1 1 ]
+32 DescribeConfigs 4 [56 1 s (16 s )?0 ] 1@1 1@3
+33 AlterConfigs 2 [56 1 s [32 s s?0 ] ] 1
 34 AlterReplicaLogDirs 2 [48 s [48 s (4 4 ) ] ]
-35 DescribeLogDirs 2 [48 s (4 4 ) ]
+35 DescribeLogDirs 2 [48 s (4 4 ) ]?0
 36 SASLAuthenticate 2 b
-37 CreatePartitions 2 [56 s 4 [32 (4 4 ) ] ] 4 1
-38 CreateDelegationToken 2 s@3 s@3 [40 s s ] 8
+37 CreatePartitions 2 [56 s 4 [32 (4 4 ) ]?0 ] 4 1
+38 CreateDelegationToken 2 s?0@3 s?0@3 [40 s s ] 8
 39 RenewDelegationToken 2 b 8
 40 ExpireDelegationToken 2 b 8
-41 DescribeDelegationToken 2 [40 s s ]
+41 DescribeDelegationToken 2 [40 s s ]?0
 42 DeleteGroups 2 (16 s )
-43 ElectLeaders 2 1@1 [48 s (4 4 ) ] 4
-44 IncrementalAlterConfigs 1 [56 1 s [40 s 1 s ] ] 1
-45 AlterPartitionAssignments 0 4 1@1 [48 s [40 4 (4 4 ) ] ]
-46 ListPartitionReassignments 0 4 [48 s (4 4 ) ]
+43 ElectLeaders 2 1@1 [48 s (4 4 ) ]?0 4
+44 IncrementalAlterConfigs 1 [56 1 s [40 s 1 s?0 ] ] 1
+45 AlterPartitionAssignments 0 4 1@1 [48 s [40 4 (4 4 )?0 ] ]
+46 ListPartitionReassignments 0 4 [48 s (4 4 ) ]?0
 47 OffsetDelete -1 s [40 s [4 4 ] ]
-48 DescribeClientQuotas 1 [40 s 1 s ] 1
-49 AlterClientQuotas 1 [56 [32 s s ] [40 s 8 1 ] ] 1
-50 DescribeUserSCRAMCredentials 0 [24 s ]
+48 DescribeClientQuotas 1 [40 s 1 s?0 ] 1
+49 AlterClientQuotas 1 [56 [32 s s?0 ] [40 s 8 1 ] ] 1
+50 DescribeUserSCRAMCredentials 0 [24 s ]?0
 51 AlterUserSCRAMCredentials 0 [32 s 1 ] [80 s 1 4 b b ]
-52 Vote 0 s 4@1 [48 s [72 4 4 4 16@1 16@1 4 8 1@2 ] ]
-53 BeginQuorumEpoch 1 s 4@1 [48 s [40 4 16@1 4 4 ] ] [48 s s 2 ]@1
-54 EndQuorumEpoch 1 s [48 s [72 4 4 4 (4 4 )@0-0 [32 4 16 ]@1 ] ] [48 s s 2 ]@1
+52 Vote 0 s?0 4@1 [48 s [72 4 4 4 16@1 16@1 4 8 1@2 ] ]
+53 BeginQuorumEpoch 1 s?0 4@1 [48 s [40 4 16@1 4 4 ] ] [48 s s 2 ]@1
+54 EndQuorumEpoch 1 s?0 [48 s [72 4 4 4 (4 4 )@0-0 [32 4 16 ]@1 ] ] [48 s s 2 ]@1
 55 DescribeQuorum 0 [48 s [16 4 ] ]
 56 AlterPartition 0 4 8 [64 s@0-1 16@2 [72 4 4 (4 4 )@0-2 [24 4 8 ]@3 1@1 4 ] ]
 57 UpdateFeatures 0 4 [32 s 2 1@0-0 1@1 ] 1@1
-58 Envelope 0 b b b
-59 FetchSnapshot 0 4 4 [48 s [64 4 4 { 8 4 } 8 #0:16 ] ] #0:s
+58 Envelope 0 b b?0 b
+59 FetchSnapshot 0 4 4 [48 s [64 4 4 { 8 4 } 8 #0:16 ] ] #0:s?0
 60 DescribeCluster 0 1 1@1 1@2
 61 DescribeProducers 0 [48 s (4 4 ) ]
-62 BrokerRegistration 0 4 s 16 [48 s s 2 2 ] [32 s 2 2 ] s 1@1 (16 16 )@2 8@3
-63 BrokerHeartbeat 0 4 8 8 1 1 #0:(16 16 ) #1:(16 16 )
+62 BrokerRegistration 0 4 s 16 [48 s s 2 2 ] [32 s 2 2 ] s?0 1@1 (16 16 )@2 8@3
+63 BrokerHeartbeat 0 4 8 8 1 1 #0:(16 16 ) #1:(16 16 )?0
 64 UnregisterBroker 0 4
 65 DescribeTransactions 0 (16 s )
-66 ListTransactions 0 (16 s ) (8 8 ) 8@1 s@2
+66 ListTransactions 0 (16 s ) (8 8 ) 8@1 s?0@2
 67 AllocateProducerIDs 0 4 8
-68 ConsumerGroupHeartbeat 0 s s 4 s s 4 (16 s ) s@1 s [48 16 (4 4 ) ]
+68 ConsumerGroupHeartbeat 0 s s 4 s?0 s?0 4 (16 s )?0 s?0@1 s?0 [48 16 (4 4 ) ]?0
 69 ConsumerGroupDescribe 0 (16 s ) 1
 70 ControllerRegistration 0 4 16 1 [48 s s 2 2 ] [32 s 2 2 ]
 71 GetTelemetrySubscriptions 0 16
@@ -80,23 +80,23 @@ const requestShapes = `
 73 AssignReplicasToDirs 0 4 8 [48 16 [48 16 [16 4 ] ] ]
 74 ListConfigResources 0 (1 1 )@1
 75 DescribeTopicPartitions 0 [24 s ] 4 ?32{ s 4 }
-76 ShareGroupHeartbeat 0 s s 4 s (16 s )
+76 ShareGroupHeartbeat 0 s s 4 s?0 (16 s )?0
 77 ShareGroupDescribe 0 (16 s ) 1
-78 ShareFetch 0 s s 4 4 4 4 4@1 4@1 1@2 1@2 [48 16 [40 4 4@0-0 [48 8 8 (1 1 ) ] ] ] [48 16 (4 4 ) ]
-79 ShareAcknowledge 0 s s 4 1@2 [48 16 [40 4 [48 8 8 (1 1 ) ] ] ]
-80 AddRaftVoter 0 s 4 4 16 [48 s s 2 ] 1@1
-81 RemoveRaftVoter 0 s 4 16
-82 UpdateRaftVoter 0 s 4 4 16 [48 s s 2 ] { 2 2 }
+78 ShareFetch 0 s?0 s?0 4 4 4 4 4@1 4@1 1@2 1@2 [48 16 [40 4 4@0-0 [48 8 8 (1 1 ) ] ] ] [48 16 (4 4 ) ]
+79 ShareAcknowledge 0 s?0 s?0 4 1@2 [48 16 [40 4 [48 8 8 (1 1 ) ] ] ]
+80 AddRaftVoter 0 s?0 4 4 16 [48 s s 2 ] 1@1
+81 RemoveRaftVoter 0 s?0 4 16
+82 UpdateRaftVoter 0 s?0 4 4 16 [48 s s 2 ] { 2 2 }
 83 InitializeShareGroupState 0 s [48 16 [24 4 4 8 ] ]
 84 ReadShareGroupState 0 s [48 16 [16 4 4 ] ]
 85 WriteShareGroupState 0 s [48 16 [64 4 4 4 8 4@1 [32 8 8 1 2 ] ] ]
 86 DeleteShareGroupState 0 s [48 16 [16 4 ] ]
 87 ReadShareGroupStateSummary 0 s [48 16 [16 4 4 ] ]
-88 StreamsGroupHeartbeat 0 s s 4 4 s s 4 ?40{ 4 [168 s (16 s ) (16 s ) [56 s 4 2 [40 s s ] ] (16 s ) [56 s 4 2 [40 s s ] ] [80 (2 2 ) (2 2 ) (2 2 ) ] ] } [48 s (4 4 ) ] [48 s (4 4 ) ] [48 s (4 4 ) ] s ?32{ s 2 } [40 s s ] [40 s 4 8 ] [40 s 4 8 ] 1
+88 StreamsGroupHeartbeat 0 s s 4 4 s?0 s?0 4 ?40{ 4 [168 s (16 s ) (16 s ) [56 s 4 2 [40 s s ] ] (16 s ) [56 s 4 2 [40 s s ] ] [80 (2 2 ) (2 2 ) (2 2 ) ] ] } [48 s (4 4 ) ]?0 [48 s (4 4 ) ]?0 [48 s (4 4 ) ]?0 s?0 ?32{ s 2 } [40 s s ]?0 [40 s 4 8 ]?0 [40 s 4 8 ]?0 1
 89 StreamsGroupDescribe 0 (16 s ) 1 1@1
-90 DescribeShareGroupOffsets 0 [48 s [48 s (4 4 ) ] ]
+90 DescribeShareGroupOffsets 0 [48 s [48 s (4 4 ) ]?0 ]
 91 AlterShareGroupOffsets 0 s [48 s [24 4 8 ] ]
 92 DeleteShareGroupOffsets 0 s [24 s ]
-93 StreamsGroupTopologyDescriptionUpdate 0 s s 4 { [48 s [112 s 1 (16 s ) s (16 s ) (16 s ) ] ] [232 { s 1 (16 s ) s (16 s ) (16 s ) } { s 1 (16 s ) s (16 s ) (16 s ) } ] }
+93 StreamsGroupTopologyDescriptionUpdate 0 s s 4 { [48 s [112 s 1 (16 s ) s?0 (16 s ) (16 s ) ] ] [232 { s 1 (16 s ) s?0 (16 s ) (16 s ) } { s 1 (16 s ) s?0 (16 s ) (16 s ) } ] }
 94 UnregisterController 0 4
 `

@@ -50,7 +50,8 @@ type conn struct {
 	out      *buffer      // encoded answers on their way out; nil if there are none
 	inflight atomic.Int32 // requests that the writer has not done with
 	working  atomic.Int32 // requests that are handled or waited for
-	active   atomic.Int64 // when bytes moved last, in nanoseconds since epochStart
+	sending  atomic.Bool  // a write is on its way
+	active   atomic.Int64 // when bytes moved last, or a write began, in nanoseconds since epochStart
 }
 
 // clientSoftware is what a client says about itself in ApiVersions (KIP-511).
@@ -99,9 +100,10 @@ func (c *conn) moved(n int) {
 	}
 }
 
-// idleFor is for how long nothing has moved. Who waits for an answer is not idle.
+// idleFor is for how long nothing has moved. Who waits for an answer is not idle,
+// who does not read one is.
 func (c *conn) idleFor(now time.Time) time.Duration {
-	if c.working.Load() > 0 {
+	if c.working.Load() > 0 && !c.sending.Load() {
 		return 0
 	}
 	return now.Sub(epochStart) - time.Duration(c.active.Load())
@@ -392,9 +394,17 @@ func (c *conn) send(b []byte) error {
 	if len(b) == 0 {
 		return nil
 	}
-	_, err := c.socket.Write(b)
-	c.sent(len(b))
+	c.beginSending()
+	n, err := c.socket.Write(b)
+	c.sent(n)
+	c.sending.Store(false)
 	return err
+}
+
+// beginSending notes that a write begins, which may hang.
+func (c *conn) beginSending() {
+	c.active.Store(int64(time.Since(epochStart)))
+	c.sending.Store(true)
 }
 
 // sent notes that n bytes have been written.

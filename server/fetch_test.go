@@ -417,9 +417,10 @@ func TestFetchErrors(t *testing.T) {
 	}
 }
 
-// A client that does not read its answer costs one answer, not the server.
-func TestSlowReaderIsLetGoAtStop(t *testing.T) {
-	s := startServer(t)
+// A client that does not read its answers costs those, not the server, and is let
+// go like one that says nothing.
+func TestSlowReaderIsLetGo(t *testing.T) {
+	s := startServer(t, "connections.max.idle.ms=400")
 	c := dial(t, s)
 	c.createTopic("t", 1)
 	for range 30 {
@@ -435,6 +436,10 @@ func TestSlowReaderIsLetGoAtStop(t *testing.T) {
 	if got := c.produce("t", 0, batch(t, 1, 10)); got != 30 {
 		t.Errorf("base offset %d", got)
 	}
+	waitFor(t, "the slow reader to go", func() bool {
+		do[*kmsg.ApiVersionsResponse](c, kmsg.NewPtrApiVersionsRequest()) // this one is not idle
+		return s.conns.count() == 1
+	})
 }
 
 // On files that the operating system doesn't know, and with stores that are in

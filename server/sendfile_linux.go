@@ -17,6 +17,8 @@ var errNoSendfile = errors.New("sendfile not possible")
 // many it has written.
 func (c *conn) sendFile(file *os.File, pos int64, n int) (written int, err error) {
 	source := int(file.Fd())
+	c.beginSending()
+	defer c.sending.Store(false)
 	var failed error
 	err = c.raw.Write(func(fd uintptr) bool {
 		for written < n {

@@ -40,7 +40,6 @@ func (o options) grouped(id, group, topic string) []kgo.Opt {
 		kgo.ConsumerGroup(o.prefix+"-"+group),
 		kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.RequireStableFetchOffsets(), // wait for offsets in an open transaction, of whoever had the partition before
 		kgo.SessionTimeout(10*time.Second),
 		kgo.FetchMaxWait(500*time.Millisecond),
 	)

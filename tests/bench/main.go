@@ -1,15 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -25,26 +24,34 @@ type options struct {
 	n       int
 	rounds  int
 	prepare string
+	pid     int
+	idle    time.Duration
 }
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(errors.New("bench txn or bench start, see doc.go"))
+		fail(errors.New("bench txn, start or partitions, see doc.go"))
 	}
 	var o options
 	fs := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	fs.StringVar(&o.broker, "broker", "127.0.0.1:9092", "`host:port`")
-	fs.IntVar(&o.n, "n", 500, "transactions of a round")
+	fs.IntVar(&o.n, "n", 0, "transactions of a round (500), or partitions (10000)")
 	fs.IntVar(&o.rounds, "rounds", 3, "rounds")
 	fs.StringVar(&o.prepare, "prepare", "", "`command` that makes {dir} ready")
+	fs.IntVar(&o.pid, "pid", 0, "process of a running broker, to be looked at")
+	fs.DurationVar(&o.idle, "idle", 10*time.Second, "how long an idle broker is watched")
 	fs.Parse(os.Args[2:])
 	ctx := context.Background()
 	var err error
 	switch os.Args[1] {
 	case "txn":
+		o.n = cmp.Or(o.n, 500)
 		err = o.repeat("transactions/s", func() (float64, error) { return o.transactions(ctx) })
 	case "start":
 		err = o.repeat("ms", func() (float64, error) { return o.start(ctx, fs.Args()) })
+	case "partitions":
+		o.n = cmp.Or(o.n, 10000)
+		err = o.partitions(ctx, fs.Args())
 	default:
 		err = fmt.Errorf("unknown figure %q", os.Args[1])
 	}
@@ -104,31 +111,20 @@ func (o options) transactions(ctx context.Context) (perSecond float64, err error
 
 // start runs a broker on an empty folder and measures until it has acknowledged a record.
 func (o options) start(ctx context.Context, command []string) (millis float64, err error) {
-	if len(command) == 0 {
-		return 0, errors.New("start needs -- and a command")
-	}
 	dir, err := os.MkdirTemp("", "bench-")
 	if err != nil {
 		return 0, err
 	}
 	defer os.RemoveAll(dir)
-	if o.prepare != "" {
-		if out, err := exec.Command("sh", "-c", strings.ReplaceAll(o.prepare, "{dir}", dir)).CombinedOutput(); err != nil {
-			return 0, fmt.Errorf("prepare: %w\n%s", err, out)
-		}
-	}
-	for i := range command {
-		command[i] = strings.ReplaceAll(command[i], "{dir}", dir)
-	}
-	cmd := exec.Command(command[0], command[1:]...)
-	began := time.Now()
-	if err := cmd.Start(); err != nil {
+	if err := prepared(o.prepare, dir); err != nil {
 		return 0, err
 	}
-	defer func() {
-		cmd.Process.Signal(syscall.SIGTERM)
-		cmd.Wait()
-	}()
+	began := time.Now()
+	p, err := launch(command, dir)
+	if err != nil {
+		return 0, err
+	}
+	defer p.end(syscall.SIGTERM)
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	for {
@@ -158,8 +154,7 @@ func firstRecord(ctx context.Context, broker string) error {
 	if _, err := cl.Request(ctx, meta); err != nil {
 		return err
 	}
-	b, err := protocol.AppendBatch(nil, protocol.BatchSpec{BaseTimestamp: time.Now().UnixMilli(), ProducerID: -1, ProducerEpoch: -1, BaseSequence: -1},
-		[]protocol.Record{{Value: []byte("value")}})
+	b, err := record()
 	if err != nil {
 		return err
 	}

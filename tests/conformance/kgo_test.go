@@ -228,7 +228,7 @@ func TestOffsetsGoWithTheTransaction(t *testing.T) {
 func newSession(t *testing.T, b *brokertest.Broker, in, group, id string) *kgo.GroupTransactSession {
 	t.Helper()
 	s, err := kgo.NewGroupTransactSession(kgo.SeedBrokers(b.Addr()), kgo.TransactionalID(id), kgo.ConsumerGroup(group), kgo.ConsumeTopics(in),
-		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()), kgo.RequireStableFetchOffsets(),
+		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }),
 		kgo.SessionTimeout(6*time.Second), kgo.HeartbeatInterval(200*time.Millisecond), kgo.TransactionTimeout(20*time.Second), kgo.FetchMaxWait(200*time.Millisecond))
 	if err != nil {

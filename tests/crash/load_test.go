@@ -230,7 +230,7 @@ func (l *load) copySession(id string, random *rand.Rand) {
 	s, err := kgo.NewGroupTransactSession(append(common(l.b),
 		kgo.TransactionalID(id), kgo.TransactionTimeout(20*time.Second),
 		kgo.ConsumerGroup("copiers"), kgo.ConsumeTopics(inTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
-		kgo.RequireStableFetchOffsets(), kgo.SessionTimeout(3*time.Second), kgo.HeartbeatInterval(200*time.Millisecond))...)
+		kgo.SessionTimeout(3*time.Second), kgo.HeartbeatInterval(200*time.Millisecond))...)
 	if err != nil {
 		panic(err)
 	}

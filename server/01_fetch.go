@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync"
 	"time"
@@ -95,7 +94,7 @@ func (s *Server) handleFetch(r *request) pending {
 		return answer(f)
 	}
 	f.setParams(req)
-	f.read()
+	f.read(false)
 	if f.ready() || req.MaxWaitMillis <= 0 {
 		f.finish()
 		return answer(f)
@@ -154,13 +153,20 @@ func (row *fetchRow) fail(code int16) {
 	row.result = partition.ReadResult{HW: -1, LSO: -1, LogStart: -1}
 }
 
-// read reads all partitions, within the limits.
-func (f *fetch) read() {
+// read reads the partitions, within the limits. When they are read again, what
+// is unknown stays so for this fetch: nobody watches it.
+func (f *fetch) read(again bool) {
 	left, minOne := f.params.maxBytes, true
 	for i := range f.rows {
 		row := &f.rows[i]
-		limit := min(int64(row.maxBytes), left)
-		f.readRow(row, limit, minOne)
+		if again && row.early {
+			continue
+		}
+		watched := row.replica
+		f.readRow(row, min(int64(row.maxBytes), left), minOne)
+		if again && row.early {
+			row.early, row.replica = false, watched // deleted meanwhile: an error, and still watched
+		}
 		if n := row.result.Slice.Len; n > 0 {
 			minOne = false
 			left = max(left-int64(n), 0)
@@ -225,17 +231,12 @@ func (f *fetch) resolve(row *fetchRow) error {
 			return kerr.UnknownTopicID
 		}
 		row.topic = t.Name
-		return f.absent(t.Name, row.index)
+		return s.absent(t.Name, row.index)
 	}
 	if row.replica = s.replicas.Get(row.topic, row.index); row.replica != nil {
 		return nil
 	}
-	return f.absent(row.topic, row.index)
-}
-
-// absent is why a partition has no replica here.
-func (f *fetch) absent(topic string, index int32) error {
-	return f.server.absent(topic, index)
+	return s.absent(row.topic, row.index)
 }
 
 // absent is why a partition has no replica here: there is no such partition, or
@@ -304,7 +305,7 @@ func (f *fetch) park(ctx context.Context) {
 	defer timer.Stop()
 	for {
 		if f.worthReading() {
-			f.reread()
+			f.read(true)
 			if f.ready() {
 				return
 			}
@@ -317,29 +318,8 @@ func (f *fetch) park(ctx context.Context) {
 		case <-ctx.Done():
 		case <-f.server.conns.draining:
 		}
-		f.reread()
+		f.read(true)
 		return
-	}
-}
-
-// reread reads again the partitions that can be. What is unknown stays so for
-// this fetch: nobody watches it.
-func (f *fetch) reread() {
-	left, minOne := f.params.maxBytes, true
-	for i := range f.rows {
-		row := &f.rows[i]
-		if row.early {
-			continue
-		}
-		watched := row.replica
-		f.readRow(row, min(int64(row.maxBytes), left), minOne)
-		if row.early {
-			row.early, row.replica = false, watched // deleted meanwhile: an error, and still watched
-		}
-		if n := row.result.Slice.Len; n > 0 {
-			minOne = false
-			left = max(left-int64(n), 0)
-		}
 	}
 }
 
@@ -487,5 +467,3 @@ func dedupe(rows []fetchRow) []fetchRow {
 	}
 	return kept
 }
-
-var errNoRecords = errors.New("records are gone")

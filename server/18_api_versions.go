@@ -42,9 +42,6 @@ func (s *Server) handleApiVersions(r *request) pending {
 		resp.ErrorCode = kerr.RebootstrapRequired.Code
 		return answer(resp)
 	}
-	if r.conn != nil && req.Version >= 3 {
-		r.conn.software = clientSoftware{req.ClientSoftwareName, req.ClientSoftwareVersion}
-	}
 	resp.ApiKeys = servedKeys(r)
 	if req.Version < 3 {
 		return answer(resp)

@@ -42,10 +42,9 @@ type conn struct {
 	cancel   context.CancelFunc
 
 	// Owned by the reader.
-	frames   frameReader
-	queue    chan queued   // capacity maxPipelined; nil before the writer is started. Only the reader sends, and closes it
-	writing  chan struct{} // closed when the writer has ended
-	software clientSoftware
+	frames  frameReader
+	queue   chan queued   // capacity maxPipelined; nil before the writer is started. Only the reader sends, and closes it
+	writing chan struct{} // closed when the writer has ended
 
 	out      *buffer      // encoded answers on their way out; nil if there are none
 	inflight atomic.Int32 // requests that the writer has not done with
@@ -53,9 +52,6 @@ type conn struct {
 	sending  atomic.Bool  // a write is on its way
 	active   atomic.Int64 // when bytes moved last, or a write began, in nanoseconds since epochStart
 }
-
-// clientSoftware is what a client says about itself in ApiVersions (KIP-511).
-type clientSoftware struct{ name, version string }
 
 // epochStart is what times without a date are counted from; the difference is
 // monotonic.

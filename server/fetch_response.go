@@ -2,6 +2,7 @@ package server
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -257,6 +258,8 @@ func (f *fetch) appendRecords(dst []byte, row int) ([]byte, error) {
 	}
 	return dst, nil
 }
+
+var errNoRecords = errors.New("records are gone")
 
 // lost is the error of records that could be found but not read. The answer's
 // size is on its way already, so it ends the connection.

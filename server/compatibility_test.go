@@ -4,6 +4,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -51,6 +52,33 @@ func TestAPIsAreKafkas(t *testing.T) {
 	for _, row := range apis {
 		if k, ok := kafka[row.key]; !ok || row.min < k[1] || row.max > k[2] {
 			t.Errorf("%s %d-%d: Apache Kafka has %d-%d", kmsg.NameForKey(row.key), row.min, row.max, k[1], k[2])
+		}
+	}
+}
+
+// Each API that differs from Kafka's says so in its file and is on the page of differences.
+func TestDifferencesPage(t *testing.T) {
+	page, err := os.ReadFile("../docs/differences.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ToLower(string(page))
+	files, err := filepath.Glob("[0-9][0-9]_*.go")
+	if err != nil || len(files) < 30 {
+		t.Fatalf("%d files of APIs, %v", len(files), err)
+	}
+	for _, file := range files {
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(source), "// Where we differ") {
+			continue
+		}
+		var key int16
+		fmt.Sscanf(file, "%d_", &key)
+		if name := kmsg.NameForKey(key); !strings.Contains(text, strings.ToLower(name)) {
+			t.Errorf("%s differs from Kafka, and docs/differences.md does not mention %s", file, name)
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // A Kind is one operation of FS or File.
@@ -26,6 +27,7 @@ const (
 	OpMkdir
 	OpReadDir
 	OpStat
+	OpSetModTime
 	OpSyncDir
 	OpLock
 	OpUsage
@@ -34,7 +36,7 @@ const (
 var kindNames = [...]string{
 	OpOpen: "open", OpCreate: "create", OpRead: "read", OpWrite: "write", OpTruncate: "truncate", OpSync: "sync",
 	OpFileStat: "fstat", OpClose: "close", OpRename: "rename", OpRemove: "remove", OpRemoveAll: "removeall",
-	OpMkdir: "mkdir", OpReadDir: "readdir", OpStat: "stat", OpSyncDir: "syncdir", OpLock: "lock", OpUsage: "usage",
+	OpMkdir: "mkdir", OpReadDir: "readdir", OpStat: "stat", OpSetModTime: "setmodtime", OpSyncDir: "syncdir", OpLock: "lock", OpUsage: "usage",
 }
 
 func (k Kind) String() string {
@@ -144,6 +146,13 @@ func (x *injectFS) Stat(name string) (fs.FileInfo, error) {
 		return nil, err
 	}
 	return x.fs.Stat(name)
+}
+
+func (x *injectFS) SetModTime(name string, t time.Time) error {
+	if err := x.ask(OpSetModTime, name, 0); err != nil {
+		return err
+	}
+	return x.fs.SetModTime(name, t)
 }
 
 func (x *injectFS) SyncDir(name string) error {

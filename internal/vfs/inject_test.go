@@ -7,6 +7,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Every operation of FS and File must be seen by the injector and fail with its error.
@@ -51,6 +52,7 @@ func TestInjectFailsEachOperation(t *testing.T) {
 		do(err)
 		_, err = fsys.Stat("d")
 		do(err)
+		do(fsys.SetModTime("d/a", time.UnixMilli(1)))
 		_, err = fsys.ReadDir("d")
 		do(err)
 		do(fsys.SyncDir("d"))

@@ -288,6 +288,18 @@ func (m *Mem) Stat(name string) (fs.FileInfo, error) {
 	return n.info(path.Base(name)), nil
 }
 
+// SetModTime implements FS.
+func (m *Mem) SetModTime(name string, t time.Time) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n, err := m.lookupLocked(split(name))
+	if err != nil {
+		return pathError("setmodtime", name, err)
+	}
+	n.modTime = t
+	return nil
+}
+
 // SyncDir implements FS: all pending changes that touch the directory become durable.
 func (m *Mem) SyncDir(name string) error {
 	m.mu.Lock()

@@ -4,6 +4,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"time"
 )
 
 // OS is the operating system's file system.
@@ -29,6 +30,9 @@ func (osFS) RemoveAll(name string) error                  { return os.RemoveAll(
 func (osFS) MkdirAll(name string, perm fs.FileMode) error { return os.MkdirAll(name, perm) }
 func (osFS) ReadDir(name string) ([]fs.DirEntry, error)   { return os.ReadDir(name) }
 func (osFS) Stat(name string) (fs.FileInfo, error)        { return os.Stat(name) }
-func (osFS) SyncDir(name string) error                    { return syncDir(name) }
-func (osFS) Lock(name string) (io.Closer, error)          { return lock(name) }
-func (osFS) Usage(name string) (int64, int64, error)      { return usage(name) }
+func (osFS) SetModTime(name string, t time.Time) error {
+	return os.Chtimes(name, time.Time{}, t)
+}
+func (osFS) SyncDir(name string) error               { return syncDir(name) }
+func (osFS) Lock(name string) (io.Closer, error)     { return lock(name) }
+func (osFS) Usage(name string) (int64, int64, error) { return usage(name) }

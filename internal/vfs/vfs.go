@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 )
 
 // A File is an open file. ReadAt and WriteAt may be called from many goroutines at once; Read and Write share
@@ -41,6 +42,8 @@ type FS interface {
 	// ReadDir lists a directory ascending by name.
 	ReadDir(name string) ([]fs.DirEntry, error)
 	Stat(name string) (fs.FileInfo, error)
+	// SetModTime sets when a file counts as last written. It is a hint that a crash may lose.
+	SetModTime(name string, t time.Time) error
 	// SyncDir makes the entries of a directory durable: what was created, renamed or removed in it. As with
 	// File.Sync an error is final.
 	SyncDir(name string) error

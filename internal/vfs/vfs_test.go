@@ -10,6 +10,7 @@ import (
 	"slices"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // eachFS runs a test on the operating system's files and on those in memory: they must behave alike.
@@ -302,4 +303,21 @@ func TestMemCapacity(t *testing.T) {
 	if _, usable, _ := m.Usage("/"); usable != 10 {
 		t.Errorf("usable %d after remove", usable)
 	}
+}
+
+func TestSetModTime(t *testing.T) {
+	eachFS(t, func(t *testing.T, fsys FS, dir string) {
+		name := filepath.Join(dir, "a")
+		write(t, fsys, name, "x")
+		want := time.UnixMilli(1_700_000_000_123)
+		if err := fsys.SetModTime(name, want); err != nil {
+			t.Fatal(err)
+		}
+		if st, err := fsys.Stat(name); err != nil || !st.ModTime().Equal(want) {
+			t.Errorf("%v, %v", st, err)
+		}
+		if err := fsys.SetModTime(filepath.Join(dir, "b"), want); !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	})
 }

@@ -190,14 +190,9 @@ func (c *cursor) renumber(w io.Writer, n int, limit int64) error {
 		if rest < 0 {
 			return fmt.Errorf("record %d: %w: length %d", i, ErrInvalid, info.Length)
 		}
-		length := rest + int64(1+varintLen(info.TimestampDelta)+varintLen(int64(i)))
-		if length > math.MaxInt32 {
-			return fmt.Errorf("record %d: %w", i, ErrTooLarge)
+		if prefix, err = appendPrefix(prefix[:0], rest, info.TimestampDelta, int32(i)); err != nil {
+			return fmt.Errorf("record %d: %w", i, err)
 		}
-		prefix = AppendVarint(prefix[:0], int32(length))
-		prefix = append(prefix, 0)
-		prefix = AppendVarlong(prefix, info.TimestampDelta)
-		prefix = AppendVarint(prefix, int32(i))
 		if _, err := w.Write(prefix); err != nil {
 			return err
 		}

@@ -12,6 +12,7 @@ type RecordInfo struct {
 	TimestampDelta int64 // ms
 	OffsetDelta    int32
 	NullKey        bool
+	NullValue      bool // a tombstone, in a compacted topic
 }
 
 // Walk validates every record of the batch, in constant memory however large a record is, and shows each to visit (which may be nil), whose
@@ -19,6 +20,16 @@ type RecordInfo struct {
 // (max.decompressed.message.bytes). Errors: ErrInvalid for what a record cannot be, more records than the header counts or less, and
 // lengths beyond limit; ErrDecompress for a payload that its codec cannot read.
 func (b Batch) Walk(limit int64, visit func(RecordInfo) error) error {
+	return b.walk(limit, nil, visit)
+}
+
+// WalkKeys is Walk without a limit for one record; id is that of the key of the record that visit is shown, if it isn't null.
+func (b Batch) WalkKeys(visit func(r RecordInfo, id *KeyID) error) error {
+	var id KeyID
+	return b.walk(math.MaxInt32, &id, func(r RecordInfo) error { return visit(r, &id) })
+}
+
+func (b Batch) walk(limit int64, id *KeyID, visit func(RecordInfo) error) error {
 	c, err := b.cursor()
 	if err != nil {
 		return err
@@ -29,7 +40,7 @@ func (b Batch) Walk(limit int64, visit func(RecordInfo) error) error {
 	}
 	for i := range int(b.Header().NumRecords) {
 		info := RecordInfo{Index: i}
-		if err := c.walk(&info, limit); err != nil {
+		if err := c.walk(&info, limit, id); err != nil {
 			return fmt.Errorf("record %d: %w", i, err)
 		}
 		if visit != nil {
@@ -72,20 +83,21 @@ func (c *cursor) start(info *RecordInfo, limit int64) (end int64, err error) {
 	return end, err
 }
 
-// walk reads one record and keeps nothing of it.
-func (c *cursor) walk(info *RecordInfo, limit int64) error {
+// walk reads one record and keeps nothing of it but its key's id, if that is wanted.
+func (c *cursor) walk(info *RecordInfo, limit int64, id *KeyID) error {
 	end, err := c.start(info, limit)
 	if err != nil {
 		return err
 	}
-	n, err := c.blob(end)
+	n, err := c.key(end, id)
 	if err != nil {
 		return err
 	}
 	info.NullKey = n < 0
-	if _, err := c.blob(end); err != nil {
+	if n, err = c.blob(end); err != nil {
 		return err
 	}
+	info.NullValue = n < 0
 	headers, err := c.varint()
 	if err != nil {
 		return err
@@ -113,12 +125,18 @@ func (c *cursor) walk(info *RecordInfo, limit int64) error {
 
 // blob passes over a length and as many bytes; a negative length is null.
 func (c *cursor) blob(end int64) (int32, error) {
-	n, err := c.varint()
+	n, err := c.length(end)
 	if err != nil || n <= 0 {
 		return n, err
 	}
-	if int64(n) > end-c.offset() {
-		return n, fmt.Errorf("%w: field of %d bytes is longer than its record", ErrInvalid, n)
-	}
 	return n, c.skip(int64(n))
+}
+
+// length reads the length of a field that lies before end.
+func (c *cursor) length(end int64) (int32, error) {
+	n, err := c.varint()
+	if err == nil && int64(n) > end-c.offset() {
+		err = fmt.Errorf("%w: field of %d bytes is longer than its record", ErrInvalid, n)
+	}
+	return n, err
 }

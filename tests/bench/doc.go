@@ -1,9 +1,13 @@
-// Command bench measures two figures of a broker, ours or Apache Kafka's, in the same way:
+// Command bench measures figures of a broker, ours or Apache Kafka's, in the same way:
 //
 //	bench txn   -broker ADDR [-n 500] [-rounds 3]      transactions per second of one producer, one record in each
 //	bench start -broker ADDR [-rounds 5] [-prepare CMD] -- CMD...
 //	            milliseconds from exec of CMD on an empty folder to the first acknowledged record
+//	bench partitions -broker ADDR [-n 10000] [-per N] [-idle 10s] [-metrics URL] [-pid PID] [-prepare CMD] [-- CMD...]
+//	            what n partitions cost, all of one topic or N of each: creation, memory, descriptors, processor time while idle,
+//	            metadata, fetch sessions, first records; with CMD also stops and starts. Without CMD the broker runs already,
+//	            and PID is its process if that is to be looked at.
 //
 // In CMD {dir} stands for a fresh folder; -prepare runs in it before, untimed. Each round prints a line, the last line has
-// the median.
+// the median; partitions prints one line per figure.
 package main

@@ -24,6 +24,8 @@ type options struct {
 	n       int
 	rounds  int
 	prepare string
+	per     int
+	metrics string
 	pid     int
 	idle    time.Duration
 }
@@ -38,6 +40,8 @@ func main() {
 	fs.IntVar(&o.n, "n", 0, "transactions of a round (500), or partitions (10000)")
 	fs.IntVar(&o.rounds, "rounds", 3, "rounds")
 	fs.StringVar(&o.prepare, "prepare", "", "`command` that makes {dir} ready")
+	fs.IntVar(&o.per, "per", 0, "partitions of a topic; 0: all are of one")
+	fs.StringVar(&o.metrics, "metrics", "", "`URL` of the broker's metrics")
 	fs.IntVar(&o.pid, "pid", 0, "process of a running broker, to be looked at")
 	fs.DurationVar(&o.idle, "idle", 10*time.Second, "how long an idle broker is watched")
 	fs.Parse(os.Args[2:])

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -18,8 +22,8 @@ import (
 
 const (
 	crowdTopic   = "bench-crowd"
-	perRequest   = 9999 // the most partitions that one request creates, as in Kafka
-	perProduce   = 500  // partitions in one produce request
+	recordsMax   = 10000 // topics and partitions that one request creates at most, as in Kafka
+	perProduce   = 500   // partitions in one produce request
 	patience     = 5 * time.Minute
 	settleWithin = 3 * time.Second // what a broker gets to be idle after work
 )
@@ -31,17 +35,21 @@ type crowd struct {
 	command []string
 	process *process // nil if only its address is known
 	client  *protocol.Client
-	writer  *protocol.Client // another connection, for records
-	topic   string
-	id      [16]byte
-	base    int64 // KiB resident before there were partitions
+	writer  *protocol.Client    // another connection, for records
+	names   []string            // of the topics
+	ids     map[string][16]byte // theirs
+	base    int64               // KiB resident before there were partitions
 }
 
 // partitions prints all figures, one a line.
 func (o options) partitions(ctx context.Context, command []string) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	c := &crowd{options: o, command: command, topic: fmt.Sprint(crowdTopic, "-", time.Now().Unix())}
+	c := &crowd{options: o, command: command, ids: map[string][16]byte{}}
+	c.per = cmp.Or(c.per, c.n)
+	for i := range (c.n + c.per - 1) / c.per {
+		c.names = append(c.names, fmt.Sprintf("%s-%d-%d", crowdTopic, time.Now().Unix(), i))
+	}
 	if len(command) == 0 {
 		if o.pid > 0 {
 			c.process = &process{pid: o.pid}
@@ -78,19 +86,25 @@ func tell(what string, value float64, unit string) {
 	fmt.Printf("%-52s %10.1f %s\n", what, value, unit)
 }
 
-// timed prints how long something takes.
-func timed(what string, do func() error) error {
+// timed prints how long something takes, and the broker's processor time meanwhile.
+func (c *crowd) timed(what string, do func() error) error {
+	process := c.process
+	before, _ := process.cpu()
 	began := time.Now()
 	if err := do(); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	tell(what, float64(time.Since(began).Microseconds())/1000, "ms")
+	took := time.Since(began)
+	tell(what, float64(took.Microseconds())/1000, "ms")
+	if after, err := process.cpu(); err == nil {
+		tell("  processor", float64((after - before).Milliseconds()), "ms")
+	}
 	return nil
 }
 
 // start runs the command, and waits until it has answered.
 func (c *crowd) start(ctx context.Context, what string) error {
-	return timed(what, func() (err error) {
+	return c.timed(what, func() (err error) {
 		if c.process, err = launch(c.command, c.dir); err != nil {
 			return err
 		}
@@ -155,13 +169,16 @@ func (c *crowd) live(ctx context.Context) error {
 	if err := c.metadata(ctx); err != nil {
 		return err
 	}
+	if err := c.scrape(ctx); err != nil {
+		return err
+	}
 	if err := c.poll(ctx); err != nil {
 		return err
 	}
-	if err := timed("a first record into each partition", func() error { return c.fill(ctx) }); err != nil {
+	if err := c.timed("a first record into each partition", func() error { return c.fill(ctx) }); err != nil {
 		return err
 	}
-	if err := timed("a second one", func() error { return c.fill(ctx) }); err != nil {
+	if err := c.timed("a second one", func() error { return c.fill(ctx) }); err != nil {
 		return err
 	}
 	return c.rest(ctx, "idle, with records")
@@ -169,32 +186,29 @@ func (c *crowd) live(ctx context.Context) error {
 
 // create makes the partitions, and measures until the last of them has taken a record.
 func (c *crowd) create(ctx context.Context) error {
-	first := min(c.n, perRequest)
 	began := time.Now()
-	err := timed(fmt.Sprintf("%d partitions, to the answer", first), func() error {
-		t := kmsg.CreateTopicsRequestTopic{Topic: c.topic, NumPartitions: int32(first), ReplicationFactor: -1}
-		req := &kmsg.CreateTopicsRequest{Version: 7, TimeoutMillis: int32(patience.Milliseconds()), Topics: []kmsg.CreateTopicsRequestTopic{t}}
-		resp, err := c.client.Request(ctx, req)
-		if err != nil {
-			return err
+	err := c.timed(fmt.Sprintf("%d topics of %d partitions, to the answers", len(c.names), min(c.per, recordsMax-1)), func() error {
+		size := max(1, recordsMax/(c.per+1))
+		for names := range slices.Chunk(c.names, size) {
+			if err := c.createTopics(ctx, names); err != nil {
+				return err
+			}
 		}
-		created := resp.(*kmsg.CreateTopicsResponse).Topics[0]
-		c.id = created.TopicID
-		return kerr.ErrorForCode(created.ErrorCode)
+		return nil
 	})
 	if err != nil {
 		return err
 	}
-	if err := c.produceRetry(ctx, []int32{int32(first - 1)}); err != nil {
+	if err := c.produceRetry(ctx, []int{min(c.n, recordsMax-1) - 1}); err != nil {
 		return err
 	}
 	tell("and to a record in the last of them", float64(time.Since(began).Milliseconds()), "ms")
-	if c.n == first {
+	if c.per < recordsMax {
 		return nil
 	}
-	return timed(fmt.Sprintf("%d more", c.n-first), func() error {
+	return c.timed(fmt.Sprintf("%d more", c.per-recordsMax+1), func() error {
 		req := &kmsg.CreatePartitionsRequest{Version: 3, TimeoutMillis: int32(patience.Milliseconds()),
-			Topics: []kmsg.CreatePartitionsRequestTopic{{Topic: c.topic, Count: int32(c.n)}}}
+			Topics: []kmsg.CreatePartitionsRequestTopic{{Topic: c.names[0], Count: int32(c.per)}}}
 		resp, err := c.client.Request(ctx, req)
 		if err != nil {
 			return err
@@ -202,19 +216,44 @@ func (c *crowd) create(ctx context.Context) error {
 		if err := kerr.ErrorForCode(resp.(*kmsg.CreatePartitionsResponse).Topics[0].ErrorCode); err != nil {
 			return err
 		}
-		return c.produceRetry(ctx, []int32{int32(c.n - 1)})
+		return c.produceRetry(ctx, []int{c.n - 1})
 	})
 }
 
-// remove deletes the topic again from a broker that goes on.
+func (c *crowd) createTopics(ctx context.Context, names []string) error {
+	req := &kmsg.CreateTopicsRequest{Version: 7, TimeoutMillis: int32(patience.Milliseconds())}
+	for _, name := range names {
+		t := kmsg.CreateTopicsRequestTopic{Topic: name, NumPartitions: int32(min(c.per, recordsMax-1)), ReplicationFactor: -1}
+		req.Topics = append(req.Topics, t)
+	}
+	resp, err := c.client.Request(ctx, req)
+	if err != nil {
+		return err
+	}
+	for _, t := range resp.(*kmsg.CreateTopicsResponse).Topics {
+		if err := kerr.ErrorForCode(t.ErrorCode); err != nil {
+			return err
+		}
+		c.ids[t.Topic] = t.TopicID
+	}
+	return nil
+}
+
+// remove deletes the topics again from a broker that goes on.
 func (c *crowd) remove(ctx context.Context) error {
-	req := &kmsg.DeleteTopicsRequest{Version: 6, TimeoutMillis: int32(patience.Milliseconds()), Topics: []kmsg.DeleteTopicsRequestTopic{{Topic: &c.topic}}}
-	return timed("deletion", func() error {
+	req := &kmsg.DeleteTopicsRequest{Version: 6, TimeoutMillis: int32(patience.Milliseconds())}
+	for i := range c.names {
+		req.Topics = append(req.Topics, kmsg.DeleteTopicsRequestTopic{Topic: &c.names[i]})
+	}
+	return c.timed("deletion", func() error {
 		resp, err := c.client.Request(ctx, req)
 		if err != nil {
 			return err
 		}
-		return kerr.ErrorForCode(resp.(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode)
+		for _, t := range resp.(*kmsg.DeleteTopicsResponse).Topics {
+			err = errors.Join(err, kerr.ErrorForCode(t.ErrorCode))
+		}
+		return err
 	})
 }
 
@@ -248,7 +287,7 @@ func (c *crowd) rest(ctx context.Context, what string) error {
 // metadata asks for everything.
 func (c *crowd) metadata(ctx context.Context) error {
 	var resp kmsg.Response
-	err := timed("metadata of all topics", func() (err error) {
+	err := c.timed("metadata of all topics", func() (err error) {
 		resp, err = c.client.Request(ctx, &kmsg.MetadataRequest{Version: 12})
 		return err
 	})
@@ -257,6 +296,32 @@ func (c *crowd) metadata(ctx context.Context) error {
 	}
 	tell("its size", float64(len(resp.AppendTo(nil)))/1024, "KiB")
 	return nil
+}
+
+// scrape reads the metrics, and measures the memory that a broker has for them.
+func (c *crowd) scrape(ctx context.Context) error {
+	if c.metrics == "" {
+		return nil
+	}
+	var size int64
+	err := c.timed("metrics", func() error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.metrics, nil)
+		if err != nil {
+			return err
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			return err
+		}
+		defer resp.Body.Close()
+		size, err = io.Copy(io.Discard, resp.Body)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	tell("their size", float64(size)/1024, "KiB")
+	return c.rest(ctx, "idle, after them")
 }
 
 // restarts measures stops and starts.
@@ -285,7 +350,7 @@ func (c *crowd) restarts(ctx context.Context) error {
 }
 
 func (c *crowd) stop() error {
-	return timed("clean stop", func() error {
+	return c.timed("clean stop", func() error {
 		c.process.end(syscall.SIGTERM)
 		c.hangUp()
 		return nil
@@ -298,7 +363,7 @@ func (c *crowd) startToRecord(ctx context.Context, what string) error {
 	if err := c.start(ctx, what+", to the first answer"); err != nil {
 		return err
 	}
-	if err := c.produceRetry(ctx, []int32{int32(c.n - 1)}); err != nil {
+	if err := c.produceRetry(ctx, []int{c.n - 1}); err != nil {
 		return err
 	}
 	tell("and to a record in the last partition", float64(time.Since(began).Milliseconds()), "ms")
@@ -308,11 +373,11 @@ func (c *crowd) startToRecord(ctx context.Context, what string) error {
 // fill puts a record into each partition.
 func (c *crowd) fill(ctx context.Context) error {
 	for from := 0; from < c.n; from += perProduce {
-		indexes := make([]int32, 0, perProduce)
+		numbers := make([]int, 0, perProduce)
 		for i := from; i < min(c.n, from+perProduce); i++ {
-			indexes = append(indexes, int32(i))
+			numbers = append(numbers, i)
 		}
-		if err := c.produceRetry(ctx, indexes); err != nil {
+		if err := c.produceRetry(ctx, numbers); err != nil {
 			return err
 		}
 	}
@@ -320,9 +385,9 @@ func (c *crowd) fill(ctx context.Context) error {
 }
 
 // produceRetry tries until all partitions have taken their record: a new partition may not have its leader yet.
-func (c *crowd) produceRetry(ctx context.Context, indexes []int32) error {
+func (c *crowd) produceRetry(ctx context.Context, numbers []int) error {
 	for {
-		err := c.produce(ctx, indexes)
+		err := c.produce(ctx, numbers)
 		var code *kerr.Error
 		if err == nil || !errors.As(err, &code) || !code.Retriable {
 			return err
@@ -333,25 +398,35 @@ func (c *crowd) produceRetry(ctx context.Context, indexes []int32) error {
 	}
 }
 
-func (c *crowd) produce(ctx context.Context, indexes []int32) error {
+// partition gives the i-th of all partitions.
+func (c *crowd) partition(i int) (topic string, index int32) {
+	return c.names[i/c.per], int32(i % c.per)
+}
+
+func (c *crowd) produce(ctx context.Context, numbers []int) error {
 	req := kmsg.NewPtrProduceRequest()
 	req.Version, req.Acks, req.TimeoutMillis = 9, -1, 60000
-	topic := kmsg.ProduceRequestTopic{Topic: c.topic}
-	for _, i := range indexes {
+	for _, i := range numbers {
 		b, err := record()
 		if err != nil {
 			return err
 		}
-		topic.Partitions = append(topic.Partitions, kmsg.ProduceRequestTopicPartition{Partition: i, Records: b})
+		name, index := c.partition(i)
+		if n := len(req.Topics); n == 0 || req.Topics[n-1].Topic != name {
+			req.Topics = append(req.Topics, kmsg.ProduceRequestTopic{Topic: name})
+		}
+		t := &req.Topics[len(req.Topics)-1]
+		t.Partitions = append(t.Partitions, kmsg.ProduceRequestTopicPartition{Partition: index, Records: b})
 	}
-	req.Topics = []kmsg.ProduceRequestTopic{topic}
 	resp, err := c.writer.Request(ctx, req)
 	if err != nil {
 		return err
 	}
-	for _, p := range resp.(*kmsg.ProduceResponse).Topics[0].Partitions {
-		if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
-			return err
+	for _, t := range resp.(*kmsg.ProduceResponse).Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -14,26 +14,32 @@ const pollWait = 500 * time.Millisecond
 
 // poll reads all partitions in one fetch session: what its begin costs, what waiting costs while nothing comes, and how long a record takes.
 func (c *crowd) poll(ctx context.Context) error {
-	req := &kmsg.FetchRequest{Version: 15, MaxWaitMillis: 1, MinBytes: 1, MaxBytes: 1 << 26}
-	topic := kmsg.FetchRequestTopic{TopicID: c.id}
+	req := kmsg.NewPtrFetchRequest()
+	req.Version, req.MaxWaitMillis, req.MinBytes, req.MaxBytes, req.SessionEpoch = 15, 1, 1, 1<<26, 0
 	for i := range c.n {
 		p := kmsg.NewFetchRequestTopicPartition()
-		p.Partition, p.FetchOffset, p.PartitionMaxBytes = int32(i), 0, 1<<20
-		topic.Partitions = append(topic.Partitions, p)
+		name, index := c.partition(i)
+		p.Partition, p.FetchOffset, p.PartitionMaxBytes = index, 0, 1<<20
+		if index == 0 {
+			req.Topics = append(req.Topics, kmsg.FetchRequestTopic{TopicID: c.ids[name]})
+		}
+		t := &req.Topics[len(req.Topics)-1]
+		t.Partitions = append(t.Partitions, p)
 	}
-	req.Topics = []kmsg.FetchRequestTopic{topic}
 	var first *kmsg.FetchResponse
-	err := timed("a fetch session of all partitions", func() (err error) {
+	err := c.timed("a fetch session of all partitions", func() (err error) {
 		first, err = c.fetch(ctx, req)
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	next := &kmsg.FetchRequest{Version: 15, MaxWaitMillis: int32(pollWait.Milliseconds()), MinBytes: 1, MaxBytes: 1 << 26, SessionID: first.SessionID, SessionEpoch: 1}
+	next := kmsg.NewPtrFetchRequest()
+	next.Version, next.MaxWaitMillis, next.MinBytes, next.MaxBytes = 15, int32(pollWait.Milliseconds()), 1, 1<<26
+	next.SessionID, next.SessionEpoch = first.SessionID, 1
 	// What had records goes to its end.
 	for _, t := range first.Topics {
-		skip := kmsg.FetchRequestTopic{TopicID: c.id}
+		skip := kmsg.FetchRequestTopic{TopicID: t.TopicID}
 		for _, p := range t.Partitions {
 			if len(p.RecordBatches) > 0 {
 				s := kmsg.NewFetchRequestTopicPartition()
@@ -74,9 +80,9 @@ func (c *crowd) follow(ctx context.Context, req *kmsg.FetchRequest) error {
 		}
 		tell("processor while it waits", 100*(after-before).Seconds()/time.Since(began).Seconds(), "%")
 	}
-	return timed("a record to its reader", func() error {
+	return c.timed("a record to its reader", func() error {
 		done := make(chan error, 1)
-		go func() { done <- c.produceRetry(ctx, []int32{int32(c.n / 2)}) }()
+		go func() { done <- c.produceRetry(ctx, []int{c.n / 2}) }()
 		return errors.Join(step(), <-done)
 	})
 }
@@ -87,5 +93,12 @@ func (c *crowd) fetch(ctx context.Context, req *kmsg.FetchRequest) (*kmsg.FetchR
 		return nil, err
 	}
 	f := resp.(*kmsg.FetchResponse)
+	for _, t := range f.Topics {
+		for _, p := range t.Partitions {
+			if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+				return nil, err
+			}
+		}
+	}
 	return f, kerr.ErrorForCode(f.ErrorCode)
 }

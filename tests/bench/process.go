@@ -79,6 +79,9 @@ const ticksPerSecond = 100
 
 // cpu is the processor time that the process has used.
 func (p *process) cpu() (time.Duration, error) {
+	if p == nil {
+		return 0, errors.New("no process")
+	}
 	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.pid))
 	if err != nil {
 		return 0, err

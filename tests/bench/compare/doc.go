@@ -1,0 +1,20 @@
+// Command compare measures brokers side by side, with the same clients in the same minutes on the same machine:
+//
+//	compare [-load PATTERN] [-rounds 5] [-quick] [-out DIR] [-page FILE]
+//	compare limit receive|send ...        the limits, see limit.go; compare runs them itself
+//
+// Every load runs on one broker, then on the other, and so on alternately (A B A B); what counts is the median of the ratios of
+// the pairs, since a machine has moods that last longer than a pair. Client and broker share it, so the broker's own processor
+// time for the work says more than the rate at which it was done.
+//
+// The brokers are started by shell commands, each on a fresh folder:
+//
+//	BENCH_ONCELOG   default: a binary built from this module
+//	BENCH_KAFKA     none by default, and then only ours is measured
+//	BENCH_TOOL      runs a class of Kafka's tools, as bin/kafka-run-class.sh does; without it loads of Java clients are left out
+//
+// In a command {dir} stands for the folder, {port} for the port to listen on at 127.0.0.1, and {settings} for what the load wants set, as
+// --set key=value --set ...; the command may stay in the foreground or leave the broker behind. The broker is the process that listens on the port.
+//
+// The table goes to stdout. -out writes it as results.json, table.txt and chart.svg, and -page as a page of the documentation.
+package main

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// singleLoad is records sent one at a time by each connection, which waits for the answer (acks=all) before the next.
+type singleLoad struct {
+	connections, partitions int
+	records                 int // in all, at full scale
+}
+
+func (l singleLoad) run(ctx context.Context, b *bed) (result, error) {
+	topic, err := b.createTopic(ctx, l.partitions, "file.delete.delay.ms", "1000")
+	if err != nil {
+		return result{}, err
+	}
+	value := values(100)[0]
+	wires, frames := make([]*wire, l.connections), make([][]byte, l.connections)
+	for i := range wires {
+		if wires[i], err = dial(ctx, b.address); err != nil {
+			return result{}, err
+		}
+		defer wires[i].close()
+		if frames[i], err = produceFrame(topic, int32(i%l.partitions), -1, value, 1); err != nil {
+			return result{}, err
+		}
+		if _, err := produceOne(wires[i], frames[i], nil, 20); err != nil {
+			return result{}, err
+		}
+	}
+	each := max(b.n(l.records)/l.connections, 1)
+	latencies, failures := make([][]time.Duration, l.connections), make([]error, l.connections)
+	for i := range latencies {
+		latencies[i] = make([]time.Duration, 0, each)
+	}
+	if err := b.begin(); err != nil {
+		return result{}, err
+	}
+	var group sync.WaitGroup
+	for i := range wires {
+		group.Go(func() { latencies[i], failures[i] = produceOne(wires[i], frames[i], latencies[i], each) })
+	}
+	group.Wait()
+	if err := errors.Join(append(failures, b.end())...); err != nil {
+		return result{}, err
+	}
+	r := result{work: float64(each * l.connections), unit: "ack"}
+	for _, list := range latencies {
+		r.latencies = append(r.latencies, list...)
+	}
+	return r, b.deleteTopic(ctx, topic)
+}
+
+// produceOne sends the frame n times, and adds how long each took if latencies is not nil.
+func produceOne(w *wire, frame []byte, latencies []time.Duration, n int) ([]time.Duration, error) {
+	resp := kmsg.NewPtrProduceResponse()
+	resp.Version = 9
+	for range n {
+		began := time.Now()
+		if err := w.send(frame); err != nil {
+			return nil, err
+		}
+		answer, err := w.receive()
+		if err != nil {
+			return nil, err
+		}
+		if latencies != nil {
+			latencies = append(latencies, time.Since(began))
+		}
+		if err := decode(answer, resp); err != nil {
+			return nil, err
+		}
+		if err := kerr.ErrorForCode(resp.Topics[0].Partitions[0].ErrorCode); err != nil {
+			return nil, err
+		}
+	}
+	return latencies, nil
+}
+
+func singleLoads() []load {
+	flush := []string{"log.flush.interval.messages=1"}
+	return []load{
+		{
+			name: "single/1", about: "100 B records one at a time, acks=all, 1 connection",
+			run:   singleLoad{connections: 1, partitions: 1, records: 40000}.run,
+			goals: []goal{{figure: "cpu", most: .3}, {figure: rate, least: 1.5}, {figure: p999, most: .3}},
+		}, {
+			name: "single/64", about: "the same by 64 connections on 16 partitions",
+			run:   singleLoad{connections: 64, partitions: 16, records: 100000}.run,
+			goals: []goal{{figure: "cpu", most: .3}, {figure: rate, least: 2}, {figure: p99, most: .3}},
+		}, {
+			name: "flush/1", about: "flush.messages=1, one at a time, 1 connection", settings: flush,
+			run:   singleLoad{connections: 1, partitions: 1, records: 3000}.run,
+			goals: []goal{{figure: "cpu", most: .2}},
+		}, {
+			name: "flush/16", about: "flush.messages=1, 16 connections on 16 partitions", settings: flush,
+			run:   singleLoad{connections: 16, partitions: 16, records: 8000}.run,
+			goals: []goal{{figure: "cpu", most: .2}, {figure: rate, least: 4}},
+		},
+	}
+}

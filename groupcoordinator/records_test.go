@@ -110,13 +110,16 @@ func TestReadsAllVersions(t *testing.T) {
 	}
 }
 
+// goldenDir holds partitions that Kafka 4.4 wrote.
+const goldenDir = "../tests/golden/testdata/coordinators/data"
+
 // TestKafkaPartitions loads partitions that Kafka 4.4 wrote, and compares what is in them. What it can write itself
 // comes out as the same bytes.
 func TestKafkaPartitions(t *testing.T) {
 	datadriven.RunTest(t, "testdata/kafka", func(t *testing.T, d *datadriven.TestData) string {
 		h := newHarness(t)
 		h.m = h.machine()
-		load(t, h, filepath.Join("testdata", d.CmdArgs[0].Key))
+		load(t, h, filepath.Join(goldenDir, "__consumer_offsets-"+d.CmdArgs[0].Key, "00000000000000000000.log"))
 		h.m.Recover(h.now)
 		h.check()
 		h.printf("%s", h.hard(h.m))
@@ -196,7 +199,7 @@ func same(t *testing.T, r coordinator.Record) {
 
 // FuzzReplay feeds the machine records of any bytes: it refuses or folds them, and what it folds it can describe.
 func FuzzReplay(f *testing.F) {
-	paths, _ := filepath.Glob("testdata/golden-*.log")
+	paths, _ := filepath.Glob(goldenDir + "/__consumer_offsets-*/*.log")
 	for _, p := range paths {
 		src, _ := os.ReadFile(p)
 		for len(src) > 0 {

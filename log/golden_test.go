@@ -2,6 +2,7 @@ package log
 
 import (
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -10,7 +11,13 @@ import (
 
 const forever = int64(1) << 50 // ms
 
-// The partitions under testdata/golden that Apache Kafka 4.4.0 wrote in one go, with the settings they had.
+// goldenFile is a partition, or a file of it, that Kafka wrote: set/partition[/file].
+func goldenFile(name string) string {
+	set, rest, _ := strings.Cut(name, "/")
+	return filepath.Join("../tests/golden/testdata", set, "data", rest)
+}
+
+// The golden partitions that Apache Kafka 4.4.0 wrote in one go, with the settings they had.
 var golden = []struct {
 	dir      string
 	settings Settings
@@ -30,7 +37,7 @@ var golden = []struct {
 func TestAppendWritesKafkasBytes(t *testing.T) {
 	for _, g := range golden {
 		t.Run(g.dir, func(t *testing.T) {
-			dir := filepath.Join("testdata/golden", g.dir)
+			dir := goldenFile(g.dir)
 			kafka := newMem(t)
 			load(t, kafka, dir)
 			theirs, report := mustOpen(t, kafka, g.settings, Recovery{Clean: true})
@@ -64,24 +71,24 @@ func TestAppendWritesKafkasBytes(t *testing.T) {
 func TestRecoveryWritesKafkasBytes(t *testing.T) {
 	settings := Settings{SegmentBytes: 1500, IndexIntervalBytes: 200, SegmentIndexBytes: 1200}
 	m := newMem(t)
-	load(t, m, "testdata/golden/killed/killed-0")
+	load(t, m, goldenFile("killed/killed-0"))
 	l, report := mustOpen(t, m, settings, Recovery{})
 	if l.End() != 20 || len(report.Scanned) != 3 || report.Cut != nil {
 		t.Errorf("end %d, %+v", l.End(), report)
 	}
-	checkFiles(t, m, "testdata/golden/killed-recovered/killed-0")
+	checkFiles(t, m, goldenFile("killed-recovered/killed-0"))
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	checkFiles(t, m, "testdata/golden/killed-recovered/killed-0")
+	checkFiles(t, m, goldenFile("killed-recovered/killed-0"))
 
 	// From a recovery point in the middle only the segments from there on are scanned.
 	m = newMem(t)
-	load(t, m, "testdata/golden/killed/killed-0")
+	load(t, m, goldenFile("killed/killed-0"))
 	if _, report = mustOpen(t, m, settings, Recovery{RecoveryPoint: 9}); len(report.Scanned) != 2 {
 		t.Errorf("scanned %v", report.Scanned)
 	}
-	checkFiles(t, m, "testdata/golden/killed-recovered/killed-0")
+	checkFiles(t, m, goldenFile("killed-recovered/killed-0"))
 }
 
 // All indexes of all golden partitions can be rebuilt: recovery from 0 changes nothing in them. Compacted ones have
@@ -98,7 +105,7 @@ func TestRecoveryRebuildsEveryIndex(t *testing.T) {
 	}
 	for _, g := range all {
 		for _, r := range []Recovery{{AllowGaps: true}, {Clean: true}} {
-			dir := filepath.Join("testdata/golden", g.dir)
+			dir := goldenFile(g.dir)
 			m := newMem(t)
 			load(t, m, dir)
 			l, report := mustOpen(t, m, g.settings, r)
@@ -118,7 +125,7 @@ func TestRecoveryRebuildsEveryIndex(t *testing.T) {
 // Reads in a compacted log: an offset that is gone gives the next batch.
 func TestReadInHoles(t *testing.T) {
 	m := newMem(t)
-	load(t, m, "testdata/golden/compacted/compacted-0")
+	load(t, m, goldenFile("compacted/compacted-0"))
 	l, _ := mustOpen(t, m, Settings{}, Recovery{Clean: true})
 	batches := collect(t, l, 0)
 	for from := int64(0); from < l.End(); from++ {

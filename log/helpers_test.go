@@ -118,6 +118,9 @@ func load(t testing.TB, m *vfs.Mem, dir string) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
+		if !ownFile(e.Name()) {
+			continue
+		}
 		data, err := os.ReadFile(filepath.Join(dir, e.Name()))
 		if err != nil {
 			t.Fatal(err)
@@ -169,7 +172,9 @@ func checkFiles(t testing.TB, m vfs.FS, dir string) {
 	}
 	var want []string
 	for _, e := range entries {
-		want = append(want, e.Name())
+		if ownFile(e.Name()) {
+			want = append(want, e.Name())
+		}
 	}
 	got := slices.DeleteFunc(list(t, m), func(n string) bool { return strings.HasSuffix(n, SuffixDeleted) })
 	if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -184,6 +189,12 @@ func checkFiles(t testing.TB, m vfs.FS, dir string) {
 			t.Errorf("%s: %d bytes %x, want %d bytes %x", name, len(got), head(got), len(data), head(data))
 		}
 	}
+}
+
+// ownFile tells the files of a partition directory that are log's own.
+func ownFile(name string) bool {
+	ext := filepath.Ext(name)
+	return ext == ExtLog || ext == ExtIndex || ext == ExtTimeIndex
 }
 
 func head(b []byte) []byte { return b[:min(len(b), 96)] }

@@ -13,7 +13,10 @@ import (
 	"oncelog/internal/vfs"
 )
 
-// expected is what Kafka 4.4 said of the partitions in testdata/golden, which it wrote.
+// goldenDir holds directories that Kafka 4.4 wrote.
+const goldenDir = "../tests/golden/testdata"
+
+// expected is what Kafka said of the partitions in goldenDir.
 type expected struct {
 	Partitions []struct {
 		Topic               string
@@ -46,7 +49,7 @@ type expected struct {
 
 func golden(t *testing.T, set string) (expected, *vfs.Mem) {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata/golden", set, "expect.json"))
+	data, err := os.ReadFile(filepath.Join(goldenDir, set, "expect.json"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +58,7 @@ func golden(t *testing.T, set string) (expected, *vfs.Mem) {
 		t.Fatal(err)
 	}
 	m := vfs.NewMem()
-	copyDir(t, filepath.Join("testdata/golden", set, "data"), m, "/data")
+	copyDir(t, filepath.Join(goldenDir, set, "data"), m, "/data")
 	return e, m
 }
 
@@ -164,7 +167,7 @@ func TestRecoveryWritesKafkasFiles(t *testing.T) {
 	n := open(t, m, topicConfig(t, "retention.ms", "-1"))
 	p := n.Get("killed", 0)
 	_ = p.Offsets()
-	recovered := filepath.Join("testdata/golden/killed-recovered/data/killed-0")
+	recovered := filepath.Join(goldenDir, "killed-recovered/data/killed-0")
 	files, err := os.ReadDir(recovered)
 	if err != nil {
 		t.Fatal(err)

@@ -119,7 +119,7 @@ func TestUnknownRecords(t *testing.T) {
 
 // TestKafkaLog loads partitions of __transaction_state that Kafka 4.4 wrote, and writes their records again.
 func TestKafkaLog(t *testing.T) {
-	files, err := filepath.Glob("testdata/kafka/*.log")
+	files, err := filepath.Glob("../tests/golden/testdata/coordinators/data/__transaction_state-*/*.log")
 	if err != nil || len(files) == 0 {
 		t.Fatal(files, err)
 	}

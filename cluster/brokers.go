@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"context"
 	"math"
 	"strconv"
 
@@ -11,12 +12,6 @@ import (
 // producerIDBlock is how many producer ids a broker gets at once.
 const producerIDBlock = 1000
 
-// Finalized levels of the features of a new cluster. Other features are finalized by the step that makes them work.
-var newClusterFeatures = []featureRecord{
-	{"metadata.version", 33},
-	{"transaction.version", 2},
-}
-
 func brokerName(id int32) string { return strconv.Itoa(int(id)) }
 
 // format makes the records of a cluster that has none: its id, its features, and min.insync.replicas as the cluster's dynamic default. Kafka
@@ -26,8 +21,8 @@ func (d *decider) format(clusterID string) []record {
 		return nil
 	}
 	records := []record{clusterRecord{clusterID}}
-	for _, f := range newClusterFeatures {
-		records = append(records, f)
+	for _, f := range features {
+		records = append(records, featureRecord{f.Name, f.Max})
 	}
 	value, _ := d.static.Value(minInsyncReplicas)
 	return append(records, configRecord{kmsg.ConfigResourceTypeBroker, "", minInsyncReplicas, &value})
@@ -60,4 +55,33 @@ func (d *decider) allocateProducerIDs(brokerID int32, brokerEpoch int64) (first 
 		return 0, nil, reject(kerr.UnknownServerError, "Exhausted all producerIds as the next block's end producerId has exceeded the int64 type limit")
 	}
 	return first, []record{producerIDsRecord{brokerID, brokerEpoch, first + producerIDBlock}}, nil
+}
+
+// Unregister answers an UnregisterBroker request.
+func (c *Controller) Unregister(ctx context.Context, req *kmsg.UnregisterBrokerRequest) *kmsg.UnregisterBrokerResponse {
+	var refusal error
+	err := c.do(ctx, func(d *decider) (records []record) {
+		records, refusal = d.unregister(req.BrokerID)
+		return records
+	})
+	if err == nil {
+		err = refusal
+	}
+	resp := req.ResponseKind().(*kmsg.UnregisterBrokerResponse)
+	resp.ErrorMessage = new("")
+	if err != nil {
+		resp.ErrorCode, resp.ErrorMessage = codeAndText(err)
+	}
+	return resp
+}
+
+// unregister decides on the removal of a broker. The one that is asked lives, and would serve nobody without its registration.
+func (d *decider) unregister(brokerID int32) ([]record, error) {
+	switch {
+	case d.im.Broker(brokerID) == nil:
+		return nil, reject(kerr.BrokerIDNotRegistered, "Broker ID %d is not currently registered", brokerID)
+	case brokerID == d.nodeID:
+		return nil, reject(kerr.InvalidRequest, "Broker ID %d is running", brokerID)
+	}
+	return []record{removeBrokerRecord{brokerID}}, nil
 }

@@ -1,5 +1,5 @@
-// Package cluster is the cluster's metadata: which brokers there are, topics and their partitions, dynamic configs, finalized features and producer
-// ids. It is a state machine on hashicorp/raft, the immutable Image that the machine yields, and the Controller that decides what is written.
+// Package cluster is the cluster's metadata: which brokers there are, topics and their partitions, dynamic configs, quotas, credentials, finalized
+// features and producer ids. It is a state machine on hashicorp/raft, the immutable Image that the machine yields, and the Controller that decides what is written.
 //
 // # From a request to an image
 //

@@ -17,17 +17,22 @@ const restartEpochs = 2
 // edit makes the next image from one. It is owned by one goroutine and used once. Copying is by layers: the trees share all that the edit does
 // not touch, so one edit of n topics costs about n, whatever the image holds.
 type edit struct {
-	im      Image // trees and brokers of it are shared with other images
-	topics  *iradix.Txn
-	ids     *iradix.Txn
-	similar *iradix.Txn
-	configs *iradix.Txn
-	change  change
+	im          Image // trees and brokers of it are shared with other images
+	topics      *iradix.Txn
+	ids         *iradix.Txn
+	similar     *iradix.Txn
+	configs     *iradix.Txn
+	quotas      *iradix.Txn
+	credentials *iradix.Txn
+	change      change
 }
 
 // edit starts the image that is as of the given index.
 func (im *Image) edit(index int64) *edit {
-	e := &edit{im: *im, topics: im.topics.Txn(), ids: im.ids.Txn(), similar: im.similar.Txn(), configs: im.configs.Txn()}
+	e := &edit{
+		im: *im, topics: im.topics.Txn(), ids: im.ids.Txn(), similar: im.similar.Txn(), configs: im.configs.Txn(),
+		quotas: im.quotas.Txn(), credentials: im.credentials.Txn(),
+	}
 	e.im.Index = index
 	e.change.from = im.Index
 	return e
@@ -37,6 +42,7 @@ func (im *Image) edit(index int64) *edit {
 func (e *edit) image() *Image {
 	e.im.topics, e.im.ids = e.topics.Commit(), e.ids.Commit()
 	e.im.similar, e.im.configs = e.similar.Commit(), e.configs.Commit()
+	e.im.quotas, e.im.credentials = e.quotas.Commit(), e.credentials.Commit()
 	old := e.im.recent
 	e.im.recent = append(append(make([]change, 0, recentChanges), old[max(0, len(old)-recentChanges+1):]...), e.change)
 	im := e.im
@@ -56,6 +62,8 @@ func (e *edit) replay(rec record) error {
 		e.replayFeature(rec)
 	case brokerRecord:
 		e.replayBroker(rec)
+	case removeBrokerRecord:
+		return e.replayRemoveBroker(rec)
 	case topicRecord:
 		return e.replayTopic(rec)
 	case partitionsRecord:
@@ -64,6 +72,10 @@ func (e *edit) replay(rec record) error {
 		return e.replayRemoveTopic(rec)
 	case configRecord:
 		e.replayConfig(rec)
+	case quotaRecord:
+		e.replayQuota(rec)
+	case credentialRecord:
+		return e.replayCredential(rec)
 	case producerIDsRecord:
 		if rec.next <= e.im.nextProducerID {
 			return fmt.Errorf("%w: producer ids below %d after those below %d", errCorrupt, rec.next, e.im.nextProducerID)
@@ -102,21 +114,47 @@ func (e *edit) replayBroker(rec brokerRecord) {
 
 // raiseEpochs starts a new leader epoch of each partition that the broker leads.
 func (e *edit) raiseEpochs(broker int32) {
-	var led []*Topic
+	e.changePartitions(func(p *Partition) bool { return p.Leader == broker }, func(p *Partition) {
+		p.LeaderEpoch += restartEpochs
+		p.PartitionEpoch += restartEpochs
+	})
+}
+
+func (e *edit) replayRemoveBroker(rec removeBrokerRecord) error {
+	i, known := slices.BinarySearchFunc(e.im.brokers, rec.id, func(b *Broker, id int32) int { return int(b.ID) - int(id) })
+	if !known {
+		return fmt.Errorf("%w: unknown broker %d is removed", errCorrupt, rec.id)
+	}
+	e.im.brokers = slices.Delete(slices.Clone(e.im.brokers), i, i+1)
+	e.changePartitions(func(p *Partition) bool { return p.Leader == rec.id || slices.Contains(p.ISR, rec.id) && len(p.ISR) > 1 }, func(p *Partition) {
+		if len(p.ISR) > 1 {
+			p.ISR = slices.DeleteFunc(slices.Clone(p.ISR), func(id int32) bool { return id == rec.id })
+		}
+		if p.Leader == rec.id {
+			p.Leader = -1
+			p.LeaderEpoch++
+		}
+		p.PartitionEpoch++
+	})
+	return nil
+}
+
+// changePartitions changes all partitions that are concerned.
+func (e *edit) changePartitions(concerned func(*Partition) bool, change func(*Partition)) {
+	var topics []*Topic
 	it := e.topics.Root().Iterator()
 	for _, v, ok := it.Next(); ok; _, v, ok = it.Next() {
 		t := v.(*Topic)
-		if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return p.Leader == broker }) {
-			led = append(led, t)
+		if slices.ContainsFunc(t.Partitions, func(p Partition) bool { return concerned(&p) }) {
+			topics = append(topics, t)
 		}
 	}
-	for _, t := range led {
+	for _, t := range topics {
 		next := *t
 		next.Partitions = slices.Clone(t.Partitions)
 		for i := range next.Partitions {
-			if p := &next.Partitions[i]; p.Leader == broker {
-				p.LeaderEpoch += restartEpochs
-				p.PartitionEpoch += restartEpochs
+			if p := &next.Partitions[i]; concerned(p) {
+				change(p)
 			}
 		}
 		e.put(&next)
@@ -230,6 +268,18 @@ func (im *Image) records() []record {
 		for _, key := range slices.Sorted(maps.Keys(values)) {
 			value := values[key]
 			rs = append(rs, configRecord{kmsg.ConfigResourceType(int8(k[0])), string(k[1:]), key, &value})
+		}
+	}
+	for q := range im.ClientQuotas() {
+		for _, key := range slices.Sorted(maps.Keys(q.Limits)) {
+			value := q.Limits[key]
+			rs = append(rs, quotaRecord{q.Entity, key, &value})
+		}
+	}
+	for u := range im.ScramUsers() {
+		for _, mechanism := range slices.Sorted(maps.Keys(u.Credentials)) {
+			credential := u.Credentials[mechanism]
+			rs = append(rs, credentialRecord{u.Name, mechanism, &credential})
 		}
 	}
 	if im.nextProducerID > 0 {

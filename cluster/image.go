@@ -19,6 +19,9 @@ type Image struct {
 	similar *iradix.Tree // similarKey of each topic with a '.' or '_' in its name -> its name
 	configs *iradix.Tree // resource kind and name -> map[string]string
 
+	quotas      *iradix.Tree // entity -> *ClientQuota
+	credentials *iradix.Tree // user name -> *ScramUser
+
 	brokers        []*Broker // ascending by ID
 	features       map[string]int16
 	nextProducerID int64 // first id of the next block to hand out
@@ -188,6 +191,8 @@ func emptyImage() *Image {
 		ids:          iradix.New(),
 		similar:      iradix.New(),
 		configs:      iradix.New(),
+		quotas:       iradix.New(),
+		credentials:  iradix.New(),
 		features:     map[string]int16{},
 	}
 }

@@ -83,6 +83,12 @@ func describe(im *Image) string {
 			b.WriteString("\n")
 		}
 	}
+	for q := range im.ClientQuotas() {
+		fmt.Fprintf(&b, "quota %s %v\n", showQuotaEntity(q.Entity), q.Limits)
+	}
+	for u := range im.ScramUsers() {
+		fmt.Fprintf(&b, "user %q %x\n", u.Name, u.Credentials)
+	}
 	return b.String()
 }
 

@@ -19,14 +19,17 @@ type record interface {
 type recordKind byte
 
 const (
-	kindCluster     recordKind = 1
-	kindFeature     recordKind = 2
-	kindBroker      recordKind = 3
-	kindTopic       recordKind = 4
-	kindPartitions  recordKind = 5
-	kindRemoveTopic recordKind = 6
-	kindConfig      recordKind = 7
-	kindProducerIDs recordKind = 8
+	kindCluster      recordKind = 1
+	kindFeature      recordKind = 2
+	kindBroker       recordKind = 3
+	kindTopic        recordKind = 4
+	kindPartitions   recordKind = 5
+	kindRemoveTopic  recordKind = 6
+	kindConfig       recordKind = 7
+	kindProducerIDs  recordKind = 8
+	kindQuota        recordKind = 9
+	kindCredential   recordKind = 10
+	kindRemoveBroker recordKind = 11
 )
 
 // recordVersion is the payload version that every kind is written with today. A kind that changes gets a version of its own, and its decoder
@@ -49,6 +52,9 @@ type (
 	// brokerRecord registers a broker. Its epoch is the index of the entry that holds the record if it says 0, as one that registers does;
 	// snapshots name the epoch. A registration raises the leader epoch of all partitions that the broker leads.
 	brokerRecord struct{ broker Broker }
+
+	// removeBrokerRecord unregisters a broker: it leads nothing any more, and is in sync only where nobody else is.
+	removeBrokerRecord struct{ id int32 }
 
 	// topicRecord creates a topic with its partitions.
 	topicRecord struct {
@@ -83,14 +89,15 @@ type (
 	}
 )
 
-func (clusterRecord) kind() recordKind     { return kindCluster }
-func (featureRecord) kind() recordKind     { return kindFeature }
-func (brokerRecord) kind() recordKind      { return kindBroker }
-func (topicRecord) kind() recordKind       { return kindTopic }
-func (partitionsRecord) kind() recordKind  { return kindPartitions }
-func (removeTopicRecord) kind() recordKind { return kindRemoveTopic }
-func (configRecord) kind() recordKind      { return kindConfig }
-func (producerIDsRecord) kind() recordKind { return kindProducerIDs }
+func (clusterRecord) kind() recordKind      { return kindCluster }
+func (featureRecord) kind() recordKind      { return kindFeature }
+func (brokerRecord) kind() recordKind       { return kindBroker }
+func (removeBrokerRecord) kind() recordKind { return kindRemoveBroker }
+func (topicRecord) kind() recordKind        { return kindTopic }
+func (partitionsRecord) kind() recordKind   { return kindPartitions }
+func (removeTopicRecord) kind() recordKind  { return kindRemoveTopic }
+func (configRecord) kind() recordKind       { return kindConfig }
+func (producerIDsRecord) kind() recordKind  { return kindProducerIDs }
 
 func (c clusterRecord) encode(b []byte) []byte { return appendString(b, c.clusterID) }
 
@@ -114,6 +121,8 @@ func (r brokerRecord) encode(b []byte) []byte {
 	b = appendBool(b, k.Fenced)
 	return appendIDs(b, k.LogDirs)
 }
+
+func (r removeBrokerRecord) encode(b []byte) []byte { return binary.AppendVarint(b, int64(r.id)) }
 
 func (t topicRecord) encode(b []byte) []byte {
 	b = appendString(b, t.name)
@@ -204,6 +213,12 @@ func (r *reader) payload(kind recordKind, version byte) record {
 		return configRecord{kmsg.ConfigResourceType(int8(r.byte())), r.string(), r.string(), r.optional()}
 	case kindProducerIDs:
 		return producerIDsRecord{r.int32(), r.varint(), r.varint()}
+	case kindQuota:
+		return r.quota()
+	case kindCredential:
+		return r.credential()
+	case kindRemoveBroker:
+		return removeBrokerRecord{r.int32()}
 	}
 	r.fail(fmt.Sprintf("record kind %d is unknown: written by a newer broker", kind))
 	return nil

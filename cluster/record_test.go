@@ -18,7 +18,7 @@ var rewriteGolden = flag.Bool("rewrite-golden", false, "write golden bytes for t
 
 // sampleRecords has one record of each kind, with every field set.
 func sampleRecords() []record {
-	rack, value := "r1", "1000"
+	rack, value, rate := "r1", "1000", 12.5
 	id := [16]byte{0: 0xaa, 15: 0x01}
 	return []record{
 		clusterRecord{"4L6g3nShT-eMCtK--X86sw"},
@@ -36,6 +36,11 @@ func sampleRecords() []record {
 		configRecord{kmsg.ConfigResourceTypeBroker, "", "retention.ms", nil},
 		removeTopicRecord{id},
 		producerIDsRecord{1, 7, 1000},
+		quotaRecord{[]QuotaPart{{QuotaClientID, &value}, {QuotaUser, nil}}, "request_percentage", &rate},
+		quotaRecord{[]QuotaPart{{QuotaIP, nil}}, "connection_creation_rate", nil},
+		credentialRecord{"anna", ScramSHA512, &ScramCredential{[]byte("salt"), []byte{1, 2}, []byte{3}, 4096}},
+		credentialRecord{"anna", ScramSHA256, nil},
+		removeBrokerRecord{2},
 	}
 }
 

@@ -57,7 +57,10 @@ func (s *script) run(t *testing.T, td *datadriven.TestData) string {
 	case "image":
 		return describe(s.im)
 	default:
-		td.Fatalf(t, "no such command")
+		var ok bool
+		if records, ok = s.admin(td); !ok {
+			td.Fatalf(t, "no such command")
+		}
 	}
 	for _, r := range records {
 		fmt.Fprintf(&s.out, "-> %s\n", showRecord(r))
@@ -276,6 +279,19 @@ func showRecord(r record) string {
 			value = strconv.Quote(*r.value)
 		}
 		return fmt.Sprintf("config %d %q %s %s", r.resource, r.name, r.key, value)
+	case removeBrokerRecord:
+		return fmt.Sprintf("remove broker %d", r.id)
+	case quotaRecord:
+		value := "(removed)"
+		if r.value != nil {
+			value = fmt.Sprint(*r.value)
+		}
+		return fmt.Sprintf("quota %s %s %s", showQuotaEntity(r.entity), r.key, value)
+	case credentialRecord:
+		if r.credential == nil {
+			return fmt.Sprintf("credential %q mechanism %d (removed)", r.user, r.mechanism)
+		}
+		return fmt.Sprintf("credential %q mechanism %d iterations %d stored %x", r.user, r.mechanism, r.credential.Iterations, r.credential.StoredKey[:4])
 	case producerIDsRecord:
 		return fmt.Sprintf("producer ids for %d epoch %d, next %d", r.brokerID, r.brokerEpoch, r.next)
 	}

@@ -27,6 +27,9 @@ func (l *Log) Append(b protocol.Batch, now time.Time) (Appended, error) {
 	if end := l.end.Load(); hdr.BaseOffset < end || int(hdr.Size) != len(b) || hdr.LastOffsetDelta < 0 {
 		return Appended{}, fmt.Errorf("%s: batch of %d bytes with header %+v at end %d: %w", l.dir, len(b), hdr, end, ErrOutOfRange)
 	}
+	if err := l.ensureBegun(); err != nil {
+		return Appended{}, err
+	}
 	s := l.active()
 	if err := s.warmUp(); err != nil {
 		return Appended{}, err

@@ -29,7 +29,8 @@
 // (or since the segment was opened), decided batch by batch; the time index gets one only if the timestamp rose, and a
 // last one when the segment is rolled or closed. Kafka preallocates the index files of the active segment and maps them;
 // here the newest entries of an active segment are in memory (at most 512 of each), the rest in the file, and a file
-// never has more than its entries. Files appear when they are first written, at the latest at the roll or the close.
+// never has more than its entries. Files appear when they are first written, at the latest at the roll or the close; a
+// segment without batches needs no indexes. A log that is new (New) needs no directory before its first append.
 //
 // Other names in the directory: <name>.deleted waits for its owner to unlink it (or the next Open); .cleaned and .swap
 // are a compaction under way. What is none of these is left alone.

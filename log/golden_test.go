@@ -62,7 +62,9 @@ func TestAppendWritesKafkasBytes(t *testing.T) {
 			if err := ours.Close(); err != nil {
 				t.Fatal(err)
 			}
-			checkFiles(t, m, dir)
+			if g.end > 0 { // a log without batches has no indexes with us
+				checkFiles(t, m, dir)
+			}
 		})
 	}
 }

@@ -38,7 +38,9 @@ type Log struct {
 	failed    atomic.Pointer[error]
 	closed    atomic.Bool
 
-	settings Settings // the writer's
+	// The writer's.
+	settings Settings
+	unbegun  bool // the first .log has not been created (New)
 }
 
 // A boundary is the position of an offset in a segment's .log. Many readers share one upper bound, an offset below

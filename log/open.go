@@ -88,19 +88,10 @@ func (o *opener) open() error {
 
 // begin makes the first segment.
 func (o *opener) begin(offset int64) error {
-	l := o.log
-	l.start.Store(offset)
-	l.end.Store(offset)
-	l.setRecovered(offset)
-	s := newSegment(l, offset, o.now.UnixMilli())
-	if err := l.begin(s); err != nil {
-		return err
-	}
-	// A partition may be one of thousands that are made and not used for long.
-	s.data.drop()
-	l.swap([]*segment{s})
+	o.log.unbegun = true
+	o.log.beginAt(offset, o.now)
 	o.report.Created = true
-	return nil
+	return o.log.Begin()
 }
 
 // reset removes a log that ends below its start: the owner's checkpoint of the start is newer than what survived.

@@ -51,7 +51,7 @@ func TestCreate(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if got := len(list(t, m)); got != 3 {
+	if got := len(list(t, m)); got != 1 {
 		t.Errorf("%d files after close", got)
 	}
 	if err := l.Close(); !errors.Is(err, ErrClosed) {

@@ -284,8 +284,11 @@ func (s *segment) reserve(interval int64) error {
 }
 
 // finish writes the indexes as a segment that isn't written any more has them: with an entry for the greatest
-// timestamp.
+// timestamp. One without batches needs none.
 func (s *segment) finish() error {
+	if x, y := &s.offsets, &s.times; s.size.Load() == 0 && !x.exists && !x.longer && !y.exists && !y.longer {
+		return nil
+	}
 	if e := s.extent(); s.warm && e.maxTime > s.lastTime {
 		if err := s.times.reserve(); err != nil {
 			return err

@@ -148,6 +148,10 @@ func (l *Log) ResetTo(offset int64, now time.Time) ([]Removed, error) {
 	}
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
+	if l.unbegun {
+		l.beginAt(offset, now)
+		return nil, nil
+	}
 	segs := *l.segments.Load()
 	l.start.Store(offset)
 	l.end.Store(offset)

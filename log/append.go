@@ -137,7 +137,7 @@ func (l *Log) roll(old *segment, base int64, now time.Time) (*segment, error) {
 	e := old.extent()
 	e.next = base
 	old.publish(e)
-	l.swap(append(slices.Clip(*l.segments.Load()), s))
+	l.edit(func(segs []*segment) []*segment { return append(slices.Clip(segs), s) })
 	return s, nil
 }
 

@@ -1,8 +1,8 @@
 // Package log is one partition's segments on disk, in Apache Kafka's format: `.log`, `.index` and `.timeindex`. It
-// appends record batches, finds them by offset and by time, truncates at both ends and recovers after a crash. It knows
-// no producers, transactions, leaders or topics: whoever owns a log learns from return values when a segment was begun
-// (Appended.Rolled, Roll) or removed ([]Removed), and keeps its own files (`.snapshot`, `.txnindex`, checkpoints)
-// accordingly.
+// appends record batches, finds them by offset and by time, truncates at both ends, rewrites segments (compaction) and
+// recovers after a crash. It knows no producers, transactions, leaders, keys or topics: whoever owns a log learns from return
+// values when a segment was begun (Appended.Rolled, Roll), removed ([]Removed) or rewritten (Rewritten), and keeps its own
+// files (`.snapshot`, `.txnindex`, checkpoints) accordingly. What stays of a batch that is rewritten is the owner's to say.
 //
 // # Layout
 //
@@ -37,11 +37,12 @@
 //
 // # Concurrency
 //
-// One writer at a time (the owner's lock), any number of readers, which lock nothing: the list of segments is immutable
+// One writer at a time (the owner's lock), one Rewrite beside it, any number of readers, which lock nothing: the list of segments is immutable
 // and swapped whole; a segment's end is published with a version, readers of which try again while it is being changed;
 // index entries that readers see never change. A reader that meets a segment which was replaced or removed
 // meanwhile begins again with the present list. A Slice keeps its file open until Release. Sync runs beside the writer
-// and excludes truncation. Locks, none of them held while another is taken: Log.syncing, Log.loading, Files.mu.
+// and excludes truncation. Locks, in this order: Log.replacing, Log.syncing, then at most one of Log.settling, Log.moving,
+// Log.loading and Files.mu.
 //
 // Open files are in a Files cache that all logs of a replica set share. An idle log has none, and little memory.
 //
@@ -96,13 +97,26 @@
 //  2. If an earlier change of a .log isn't durable, the directory is synced. The files are renamed to .deleted.
 //     Recovery: because of 2 only the last one renamed may be back, which makes no hole; it is removed again.
 //
+// Rewrite (some neighbouring segments become one, which has the first one's base)
+//  1. The new .log, then its indexes and .txnindex, are written to .cleaned files, and synced; then the directory is. A segment
+//     alone in which everything stays as it is is left alone.
+//  2. The .cleaned files are renamed to .swap, the .log last; the directory is synced. Readers see the new segment.
+//  3. Of the old segments but the first the .log is removed, of the first the .txnindex unless there is a new one; sync.
+//  4. The .log.swap takes the first .log's place; sync.
+//  5. The other .swap files take theirs, what is left of the old segments is removed; sync.
+//     Commit point: 2.
+//     Recovery: as long as there is a .cleaned file, the .swap files beside it are removed, then it is. Else the .swap files are
+//     complete and all the old files may go: steps 3 to 5 are done again. Because each is durable before the next, no old
+//     segment comes back beside the new one, and none without its .txnindex. An empty .swap tells nothing of the segments
+//     behind, so that these may come back as they were: what was to go from them is there again, what was to stay is there.
+//
 // Close
 //  1. The last time index entry is added, the indexes are written. Nothing is synced.
 //     Recovery: none after a clean shutdown; where an index isn't what it should be, reads notice and do without it.
 //
 // Open
 //  1. The directory is listed; what ends in .deleted, and indexes without their .log, are removed. A round of compaction
-//     that has .cleaned files is forgotten with its .swap files at or above the first of these; other .swap
+//     that has .cleaned files is forgotten with its .swap files at or above the first of these (Kafka's rule); other .swap
 //     files replace all segments in their range of offsets.
 //  2. After a clean shutdown only the end of the last segment is read, from its last index entry on. If that isn't a
 //     whole batch it is scanned. Segments without a plausible index are scanned, too.

@@ -64,10 +64,35 @@ func (h *handle) leave() {
 type file struct {
 	segment *segment
 	ext     string
+	stage   atomic.Uint32 // of a rewriting; stageFinal for all files but those of a segment that is about to replace others
 	current atomic.Pointer[handle]
 }
 
-func (x *file) path() string { return x.segment.log.path(x.segment.base, x.ext) }
+// The stages of a file that Rewrite makes, and what its name ends with.
+const (
+	stageFinal = iota
+	stageSwap
+	stageCleaned
+)
+
+var stageSuffixes = [...]string{stageFinal: "", stageSwap: SuffixSwap, stageCleaned: SuffixCleaned}
+
+func (x *file) path() string {
+	return x.segment.log.path(x.segment.base, x.ext) + stageSuffixes[x.stage.Load()]
+}
+
+// move renames the file to its name in another stage.
+func (x *file) move(stage uint32) error {
+	l := x.segment.log
+	l.moving.Lock()
+	defer l.moving.Unlock()
+	from := x.path()
+	if err := l.fs.Rename(from, l.path(x.segment.base, x.ext)+stageSuffixes[stage]); err != nil {
+		return err
+	}
+	x.stage.Store(stage)
+	return nil
+}
 
 // acquire opens the file if need be; the caller leaves the handle when done. flag may hold os.O_CREATE.
 func (x *file) acquire(flag int) (*handle, error) {
@@ -95,11 +120,24 @@ func (x *file) drop() {
 }
 
 func (c *Files) open(x *file, flag int) (*handle, error) {
-	f, err := c.fs.OpenFile(x.path(), os.O_RDWR|flag, 0o644)
-	if err != nil {
-		return nil, err
+	for {
+		name := x.path()
+		f, err := c.fs.OpenFile(name, os.O_RDWR|flag, 0o644)
+		if err == nil {
+			return c.add(x, f), nil
+		}
+		if !isNotExist(err) || x.settled() == name {
+			return nil, err
+		}
 	}
-	return c.add(x, f), nil
+}
+
+// settled is the file's name when no move is going on.
+func (x *file) settled() string {
+	l := x.segment.log
+	l.moving.Lock()
+	defer l.moving.Unlock()
+	return x.path()
 }
 
 // add puts an open file into the cache, with the caller as a user. Where another goroutine was faster, its handle

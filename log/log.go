@@ -13,7 +13,7 @@ import (
 
 // A Log is one partition's segments. One goroutine at a time writes: Append, Roll, SetSettings, TruncateTo, ResetTo,
 // TrimTo, RemoveBefore, Quiesce, Close and Abandon need the owner's lock. Everything else may be called from any
-// goroutine at any time and doesn't lock; Sync runs beside the writer.
+// goroutine at any time and doesn't lock; Sync and one Rewrite at a time run beside the writer.
 type Log struct {
 	fs    vfs.FS
 	dir   string
@@ -32,7 +32,10 @@ type Log struct {
 
 	bound     atomic.Pointer[boundary] // where the last upper bound that needed a search lies
 	loading   sync.Mutex               // held to publish a timestamp that was read from disk
+	replacing sync.Mutex               // held by what takes segments out of the list, but for the last step of roll; before syncing
 	syncing   sync.Mutex               // held by Sync, and by what may not run beside it
+	settling  sync.Mutex               // held to sync the directory
+	moving    sync.Mutex               // held to rename a file that readers may want to open (file.move)
 	dirDirty  atomic.Bool              // files were created, renamed or removed since the directory was synced
 	unsettled atomic.Bool              // and so was a .log
 	failed    atomic.Pointer[error]
@@ -105,7 +108,10 @@ func (l *Log) Segments() []Segment {
 	list := make([]Segment, len(segs))
 	for i, s := range segs {
 		e := s.extent()
-		list[i] = Segment{Base: s.base, Next: e.next, Size: e.size}
+		list[i] = Segment{
+			Base: s.base, Next: e.next, Size: e.size,
+			OffsetIndexSize: int64(s.offsets.entries()) * offsetEntryLen, TimeIndexSize: int64(s.times.entries()) * timeEntryLen,
+		}
 		if i > 0 {
 			list[i-1].Next = s.base
 		}
@@ -200,13 +206,21 @@ func (l *Log) changedLogs() {
 // most the last, whatever the order in which the file system writes them, and never leaves a hole between segments.
 // Where the owner syncs after each roll there is nothing to do here.
 func (l *Log) settleDir() error {
+	l.settling.Lock()
+	defer l.settling.Unlock()
 	if !l.unsettled.Load() {
 		return nil
 	}
-	return l.syncDir()
+	return l.syncDirLocked()
 }
 
 func (l *Log) syncDir() error {
+	l.settling.Lock()
+	defer l.settling.Unlock()
+	return l.syncDirLocked()
+}
+
+func (l *Log) syncDirLocked() error {
 	l.dirDirty.Store(false)
 	l.unsettled.Store(false)
 	if err := l.fs.SyncDir(l.dir); err != nil {
@@ -215,5 +229,17 @@ func (l *Log) syncDir() error {
 	return nil
 }
 
-// swap publishes a new list of segments.
+// swap publishes a new list of segments. The caller keeps out all others that do: a roll by the owner's lock, a
+// rewriting by replacing.
 func (l *Log) swap(segs []*segment) { l.segments.Store(&segs) }
+
+// edit publishes a changed list of segments, beside a roll or a rewriting.
+func (l *Log) edit(change func(segs []*segment) []*segment) {
+	for {
+		old := l.segments.Load()
+		segs := change(*old)
+		if l.segments.CompareAndSwap(old, &segs) {
+			return
+		}
+	}
+}

@@ -7,7 +7,6 @@ import (
 	"hash/crc32"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -176,90 +175,6 @@ func (o *opener) note(base int64, ext string, e fs.DirEntry) {
 		f.index = e
 	case ExtTimeIndex:
 		f.times = e
-	}
-}
-
-// removeCleaned drops a round of compaction that didn't get to its end: what was being written, and with it what
-// was ready at or above the least base of that (KAFKA-6264).
-func (o *opener) removeCleaned(entries []fs.DirEntry) error {
-	if o.cleaned < 0 {
-		return nil
-	}
-	for _, e := range entries {
-		base, ext, ok := ParseFileName(e.Name())
-		if !ok || !strings.HasSuffix(ext, SuffixCleaned) && !(strings.HasSuffix(ext, SuffixSwap) && base >= o.cleaned) {
-			continue
-		}
-		if err := o.log.fs.Remove(filepath.Join(o.log.dir, e.Name())); err != nil {
-			return err
-		}
-		o.swaps = slices.DeleteFunc(o.swaps, func(name string) bool { return name == e.Name() })
-	}
-	o.log.changedLogs()
-	return nil
-}
-
-// finishSwaps lets segments that compaction finished take their originals' place: all whose base lies in the range
-// of offsets that the new ones have.
-func (o *opener) finishSwaps(entries []fs.DirEntry) error {
-	from, to := int64(-1), int64(-1)
-	for _, name := range o.swaps {
-		base, ext, _ := ParseFileName(name)
-		if ext != ExtLog+SuffixSwap {
-			continue
-		}
-		next, err := o.nextOffset(filepath.Join(o.log.dir, name), base)
-		if err != nil {
-			return err
-		}
-		if from < 0 || base < from {
-			from = base
-		}
-		to = max(to, next)
-	}
-	for _, e := range entries {
-		base, ext, ok := ParseFileName(e.Name())
-		if !ok || !segmentExt(ext) || base < from || base >= to {
-			continue
-		}
-		if err := o.log.fs.Remove(filepath.Join(o.log.dir, e.Name())); err != nil {
-			return err
-		}
-	}
-	for _, name := range o.swaps {
-		path := filepath.Join(o.log.dir, name)
-		if err := o.log.fs.Rename(path, strings.TrimSuffix(path, SuffixSwap)); err != nil {
-			return err
-		}
-	}
-	o.log.changedLogs()
-	return nil
-}
-
-// nextOffset is the offset behind the last whole batch of a file; base for one without.
-func (o *opener) nextOffset(name string, base int64) (int64, error) {
-	f, err := o.log.fs.OpenFile(name, os.O_RDONLY, 0)
-	if err != nil {
-		return 0, err
-	}
-	defer f.Close()
-	st, err := f.Stat()
-	if err != nil {
-		return 0, err
-	}
-	block := blocks.Get().(*[blockLen]byte)
-	defer blocks.Put(block)
-	w := walker{f: f, end: st.Size(), buf: block[:]}
-	next := base
-	for {
-		h, _, err := w.next()
-		if err == io.EOF || err == errPartial || errors.Is(err, ErrCorrupt) {
-			return next, nil
-		}
-		if err != nil {
-			return 0, err
-		}
-		next = h.LastOffset() + 1
 	}
 }
 

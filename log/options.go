@@ -96,7 +96,9 @@ type Report struct {
 	Scanned []int64   // bases of the segments that were scanned and whose indexes were built anew
 	Cut     *Cut      // nil unless the end of a segment was cut off
 	Removed []Removed // segments that lay behind a cut or a gap, or all when Reset
-	Others  []string  // names in the directory that are not log's: snapshots, transaction indexes, checkpoints, foreign ones
+	// Swapped: segments that a compaction had finished took the place of the old ones. Forgotten: one that hadn't was given up.
+	Swapped, Forgotten bool
+	Others             []string // names in the directory that are not log's: snapshots, transaction indexes, checkpoints, foreign ones
 }
 
 // A Cut is the end of a segment that recovery cut off.
@@ -118,6 +120,8 @@ type Segment struct {
 	Base int64
 	Next int64 // base of the segment behind, the log's end for the last
 	Size int64 // of the .log, in bytes
+
+	OffsetIndexSize, TimeIndexSize int64 // of the indexes' entries, in bytes
 }
 
 // A TimestampOffset is a record found by its timestamp.

@@ -49,13 +49,19 @@ type extent struct {
 }
 
 func newSegment(l *Log, base, now int64) *segment {
+	s := bareSegment(l, base, now)
+	s.jitter = l.jitterOf(base)
+	return s
+}
+
+// bareSegment makes a segment that isn't going to be appended to.
+func bareSegment(l *Log, base, now int64) *segment {
 	s := &segment{log: l, base: base, created: now, firstTime: unknownTime}
 	s.data = file{segment: s, ext: ExtLog}
 	s.offsets = index{file: file{segment: s, ext: ExtIndex}, width: offsetEntryLen}
 	s.times = index{file: file{segment: s, ext: ExtTimeIndex}, width: timeEntryLen}
 	s.offsets.reset(0)
 	s.times.reset(0)
-	s.jitter = l.jitterOf(base)
 	s.publish(extent{next: base, maxTime: noTime, maxTimeOffset: base})
 	return s
 }

@@ -57,15 +57,20 @@ func (s *segment) checkpoint(durable int64) int64 {
 }
 
 func (l *Log) syncFile(f *file) error {
-	h, err := f.acquire(0)
-	if err == nil {
-		err = h.Sync()
-		h.leave()
-	}
+	err := f.sync()
 	if err == nil || f.segment.removed.Load() {
 		return nil
 	}
 	return l.fail("fsync of "+f.path(), err)
+}
+
+func (x *file) sync() error {
+	h, err := x.acquire(0)
+	if err != nil {
+		return err
+	}
+	defer h.leave()
+	return h.Sync()
 }
 
 // Quiesce writes the indexes of the active segment and frees the memory that only a log in use needs. Its files are
@@ -103,6 +108,8 @@ func (l *Log) Close() error {
 
 // Abandon closes the log without writing anything: its directory is to be removed, or has failed.
 func (l *Log) Abandon() {
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	if l.closed.Swap(true) {

@@ -20,6 +20,31 @@ func (l *Log) LargestTimestamp(base int64) (int64, error) {
 	return segs[i].largestTimestamp()
 }
 
+// FirstTimestamp is the greatest timestamp of the first batch in the segment at base, in ms; -1 if it has none, or no batch. Compaction
+// after a time goes by it. ErrOutOfRange when there is no such segment.
+func (l *Log) FirstTimestamp(base int64) (int64, error) {
+	segs := *l.segments.Load()
+	i := floorSegment(segs, base)
+	if i < 0 || segs[i].base != base {
+		return 0, l.outOfRange(base)
+	}
+	s := segs[i]
+	e := s.extent()
+	if e.size == 0 {
+		return noTime, nil
+	}
+	h, err := s.data.acquire(0)
+	if err != nil {
+		return 0, s.explain(err)
+	}
+	defer h.leave()
+	hdr, _, ok, err := s.findFrom(h, entry{}, s.base, e)
+	if err != nil || !ok {
+		return noTime, s.explainIf(err)
+	}
+	return hdr.MaxTimestamp, nil
+}
+
 func (s *segment) largestTimestamp() (int64, error) {
 	e, err := s.largest()
 	if err != nil {

@@ -18,11 +18,13 @@ func (l *Log) TruncateTo(offset int64, now time.Time) ([]Removed, error) {
 	if offset >= l.end.Load() {
 		return nil, nil
 	}
-	segs := *l.segments.Load()
-	i := floorSegment(segs, offset)
-	if i < 0 {
+	if floorSegment(*l.segments.Load(), offset) < 0 {
 		return l.ResetTo(offset, now)
 	}
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
+	segs := *l.segments.Load()
+	i := floorSegment(segs, offset)
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	if err := segs[i].warmUp(); err != nil {
@@ -146,6 +148,8 @@ func (l *Log) ResetTo(offset int64, now time.Time) ([]Removed, error) {
 	if err := l.writable(); err != nil {
 		return nil, err
 	}
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	if l.unbegun {
@@ -192,6 +196,8 @@ func (l *Log) RemoveBefore(base int64) ([]Removed, error) {
 	if err := l.writable(); err != nil {
 		return nil, err
 	}
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
 	segs := *l.segments.Load()
 	n := floorSegment(segs, base)
 	if n < 0 || segs[n].base != base {

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"math"
 	"sync"
 	"time"
@@ -164,7 +165,7 @@ func (f *fetch) read(again bool) {
 		}
 		watched := row.replica
 		f.readRow(row, min(int64(row.maxBytes), left), minOne)
-		if again && row.early {
+		if again && row.replica == nil {
 			row.early, row.replica = false, watched // deleted meanwhile: an error, and still watched
 		}
 		if n := row.result.Slice.Len; n > 0 {
@@ -181,7 +182,7 @@ func (f *fetch) readRow(row *fetchRow, limit int64, minOne bool) {
 	row.code, row.early, row.omit = 0, false, false
 	row.leader, row.leaderAt = -1, -1
 	if err := f.resolve(row); err != nil {
-		row.early = true
+		row.early = !errors.Is(err, kerr.InconsistentTopicID)
 		row.fail(errorCode(err))
 		return
 	}
@@ -218,7 +219,8 @@ func (f *fetch) bound(r partition.ReadResult) int64 {
 	}
 }
 
-// resolve finds the replica of a row.
+// resolve finds the replica of a row. An id that was known before, by the session or when the wait began, stands for its name
+// when the topic is gone, as in Kafka.
 func (f *fetch) resolve(row *fetchRow) error {
 	s := f.server
 	if f.Version >= 13 {
@@ -226,12 +228,15 @@ func (f *fetch) resolve(row *fetchRow) error {
 			row.topic = row.replica.Topic()
 			return nil
 		}
-		t := s.image().TopicByID(row.id)
-		if t == nil {
+		switch t := s.image().TopicByID(row.id); {
+		case t != nil:
+			row.topic = t.Name
+		case row.topic == "":
 			return kerr.UnknownTopicID
+		case s.replicas.Get(row.topic, row.index) != nil:
+			return kerr.InconsistentTopicID // the name has a new topic
 		}
-		row.topic = t.Name
-		return s.absent(t.Name, row.index)
+		return s.absent(row.topic, row.index)
 	}
 	if row.replica = s.replicas.Get(row.topic, row.index); row.replica != nil {
 		return nil

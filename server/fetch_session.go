@@ -283,6 +283,9 @@ func (s *fetchSession) key(topic string, id [16]byte, index int32) sessionKey {
 func (s *fetchSession) put(t fetchTarget) *sessionPartition {
 	key := s.key(t.topic, t.id, t.index)
 	if p := s.partitions[key]; p != nil {
+		if t.topic == "" {
+			t.topic = p.topic
+		}
 		p.fetchTarget = t
 		return p
 	}
@@ -322,6 +325,7 @@ func (fs *fetchSessions) finish(f *fetch) {
 		if p.next == nil {
 			continue // forgotten by a later request
 		}
+		p.topic = row.topic // as far as the id is known
 		data := row.code == 0 && row.result.Slice.Len > 0
 		news := data || row.code != 0 || row.result.Diverging != nil || row.result.HW != p.hw || row.result.LogStart != p.start
 		row.omit = !f.full && !news

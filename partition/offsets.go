@@ -91,9 +91,9 @@ func (p *Partition) DeleteRecords(offset int64) (low int64, err error) {
 	if err != nil {
 		return -1, err
 	}
-	switch {
-	case !p.cfg.Load().CleanupDelete:
-		return -1, fmt.Errorf("the topic's cleanup.policy has no delete: %w", kerr.PolicyViolation)
+	switch cfg := p.cfg.Load(); {
+	case cfg.CleanupCompact && !cfg.CleanupDelete:
+		return -1, fmt.Errorf("the topic is only compacted: %w", kerr.PolicyViolation)
 	case offset == -1:
 		offset = o.HW
 	case offset < 0 || offset > o.HW:

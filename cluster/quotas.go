@@ -211,11 +211,13 @@ var quotaOrder = []string{QuotaClientID, QuotaUser, QuotaIP}
 // quotaEntity puts the parts of an entity in order. Of a type that comes twice the last one holds; types that don't exist come last.
 func quotaEntity(parts []kmsg.AlterClientQuotasRequestEntryEntity) []QuotaPart {
 	var entity []QuotaPart
+	at := map[string]int{}
 	for _, p := range parts {
-		if i := slices.IndexFunc(entity, func(q QuotaPart) bool { return q.Type == p.Type }); i >= 0 {
+		if i, ok := at[p.Type]; ok {
 			entity[i].Name = p.Name
 			continue
 		}
+		at[p.Type] = len(entity)
 		entity = append(entity, QuotaPart{p.Type, p.Name})
 	}
 	rank := func(p QuotaPart) uint { return uint(slices.Index(quotaOrder, p.Type)) }

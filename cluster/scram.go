@@ -124,7 +124,8 @@ func (c *Controller) AlterScramCredentials(ctx context.Context, req *kmsg.AlterU
 	if err != nil {
 		as = credentialAlterations{}
 		for _, a := range wanted {
-			as.add(a, err)
+			a.err = err
+			as.add(a)
 		}
 	}
 	return as.answer(req)
@@ -182,27 +183,23 @@ func checkUpsertion(u *kmsg.AlterUserSCRAMCredentialsRequestUpsertion) error {
 
 // credentialAlterations collects what becomes of each user: all that a request wants of one user is one alteration, or an error.
 type credentialAlterations struct {
-	good   []credentialAlteration
-	failed map[string]error
+	all   []credentialAlteration
+	named map[string]int // index in all
 }
 
-// add notes that an alteration is sound, or why it is not. Users fail for good, and by being named again.
-func (as *credentialAlterations) add(a credentialAlteration, err error) {
-	if as.failed[a.user] != nil {
-		return
+// add notes an alteration, with what is wrong with it. Users fail for good, and by being named again.
+func (as *credentialAlterations) add(a credentialAlteration) {
+	i, again := as.named[a.user]
+	switch {
+	case !again:
+		if as.named == nil {
+			as.named = map[string]int{}
+		}
+		as.named[a.user] = len(as.all)
+		as.all = append(as.all, a)
+	case as.all[i].err == nil:
+		as.all[i].err = reject(kerr.DuplicateResource, "A user credential cannot be altered twice in the same request")
 	}
-	if as.failed == nil {
-		as.failed = map[string]error{}
-	}
-	if i := slices.IndexFunc(as.good, func(g credentialAlteration) bool { return g.user == a.user }); i >= 0 {
-		as.good = slices.Delete(as.good, i, i+1)
-		err = reject(kerr.DuplicateResource, "A user credential cannot be altered twice in the same request")
-	}
-	if err != nil {
-		as.failed[a.user] = err
-		return
-	}
-	as.good = append(as.good, a)
 }
 
 // answer has those that go well first, then the others ascending by user.
@@ -214,11 +211,15 @@ func (as *credentialAlterations) answer(req *kmsg.AlterUserSCRAMCredentialsReque
 		r.ErrorCode, r.ErrorMessage = codeAndText(err)
 		resp.Results = append(resp.Results, r)
 	}
-	for _, a := range as.good {
-		add(a.user, nil)
+	for _, a := range as.all {
+		if a.err == nil {
+			add(a.user, nil)
+		}
 	}
-	for _, user := range slices.Sorted(maps.Keys(as.failed)) {
-		add(user, as.failed[user])
+	for _, user := range slices.Sorted(maps.Keys(as.named)) {
+		if err := as.all[as.named[user]].err; err != nil {
+			add(user, err)
+		}
 	}
 	return resp
 }
@@ -231,10 +232,12 @@ func (d *decider) alterCredentials(wanted []credentialAlteration) (as credential
 				a.err = reject(kerr.ResourceNotFound, "Attempt to delete a user credential that does not exist")
 			}
 		}
-		as.add(a, a.err)
+		as.add(a)
 	}
-	for _, a := range as.good {
-		records = append(records, credentialRecord{a.user, a.mechanism, a.credential})
+	for _, a := range as.all {
+		if a.err == nil {
+			records = append(records, credentialRecord{a.user, a.mechanism, a.credential})
+		}
 	}
 	return as, records
 }

@@ -6,6 +6,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"oncelog/cluster"
 )
 
 // ApiVersions (18), versions 0 to 5.
@@ -22,12 +24,6 @@ import (
 //   - 5: a client may say which cluster and node it means: REBOOTSTRAP_REQUIRED if it isn't these (KIP-1242).
 
 const apiVersionsKey = 18
-
-// supportedFeatures are the features that this broker knows, with their levels.
-var supportedFeatures = []kmsg.ApiVersionsResponseSupportedFeature{
-	{Name: "metadata.version", MinVersion: 7, MaxVersion: 33},
-	{Name: "transaction.version", MinVersion: 0, MaxVersion: 2},
-}
 
 func (s *Server) handleApiVersions(r *request) pending {
 	req := r.body.(*kmsg.ApiVersionsRequest)
@@ -46,9 +42,9 @@ func (s *Server) handleApiVersions(r *request) pending {
 	if req.Version < 3 {
 		return answer(resp)
 	}
-	for _, f := range supportedFeatures {
-		if f.MinVersion > 0 || req.Version >= 4 {
-			resp.SupportedFeatures = append(resp.SupportedFeatures, f)
+	for _, f := range cluster.Features() {
+		if f.Min > 0 || req.Version >= 4 {
+			resp.SupportedFeatures = append(resp.SupportedFeatures, kmsg.ApiVersionsResponseSupportedFeature{Name: f.Name, MinVersion: f.Min, MaxVersion: f.Max})
 		}
 	}
 	resp.FinalizedFeaturesEpoch = im.Index

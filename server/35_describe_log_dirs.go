@@ -29,10 +29,7 @@ func (s *Server) handleDescribeLogDirs(r *request) pending {
 	req := r.body.(*kmsg.DescribeLogDirsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeLogDirsResponse)
 	dir := kmsg.NewDescribeLogDirsResponseDir()
-	dir.Dir = s.logDir()
-	if abs, err := filepath.Abs(dir.Dir); err == nil {
-		dir.Dir = abs
-	}
+	dir.Dir = s.absoluteLogDir()
 	if req.Version >= 4 {
 		total, usable, err := s.fs.Usage(dir.Dir)
 		if err != nil {
@@ -44,6 +41,14 @@ func (s *Server) handleDescribeLogDirs(r *request) pending {
 	dir.Topics = groupReplicas(s.describedReplicas(req.Topics))
 	resp.Dirs = append(resp.Dirs, dir)
 	return answer(resp)
+}
+
+// absoluteLogDir is the log directory as clients know it.
+func (s *Server) absoluteLogDir() string {
+	if abs, err := filepath.Abs(s.logDir()); err == nil {
+		return abs
+	}
+	return s.logDir()
 }
 
 // describedReplicas gives the replicas here that a request names, in no order and perhaps more than once.

@@ -17,6 +17,10 @@ var (
 	needTxnDescribe    = need{kmsg.ACLResourceTypeTransactionalId, kmsg.ACLOperationDescribe}
 	needClusterCreate  = need{kmsg.ACLResourceTypeCluster, kmsg.ACLOperationCreate}
 	needClusterSee     = need{kmsg.ACLResourceTypeCluster, kmsg.ACLOperationDescribe}
+	needClusterAlter   = need{kmsg.ACLResourceTypeCluster, kmsg.ACLOperationAlter}
+	needClusterConfigs = need{kmsg.ACLResourceTypeCluster, kmsg.ACLOperationDescribeConfigs}
+	needAlterQuotas    = need{kmsg.ACLResourceTypeCluster, kmsg.ACLOperationAlterConfigs}
+	needTokenDescribe  = need{kmsg.ACLResourceTypeDelegationToken, kmsg.ACLOperationDescribe}
 	needClusterAction  = need{kmsg.ACLResourceTypeCluster, kmsg.ACLOperationClusterAction}
 	needDescribeConfig = need{kmsg.ACLResourceTypeTopic, kmsg.ACLOperationDescribeConfigs}
 	needAlterConfig    = need{kmsg.ACLResourceTypeTopic, kmsg.ACLOperationAlterConfigs}
@@ -38,6 +42,7 @@ var apis = []api{
 	{14, 0, 5, 0, needGroupRead, (*Server).handleSyncGroup, slow},
 	{15, 0, 6, 0, needGroupDescribe, (*Server).handleDescribeGroups, slow},
 	{16, 0, 5, 0, needGroupDescribe, (*Server).handleListGroups, slow},
+	{17, 0, 1, 0, needNothing, (*Server).handleSASLHandshake, quick},
 	{18, 0, 5, 0, needNothing, (*Server).handleApiVersions, quick},
 	{19, 2, 7, 2, needClusterCreate, (*Server).handleCreateTopics, slow},
 	{20, 1, 6, 1, needTopicDelete, (*Server).handleDeleteTopics, slow},
@@ -49,17 +54,37 @@ var apis = []api{
 	{26, 0, 5, 0, needTxnWrite, (*Server).handleEndTxn, slow},
 	{27, 1, 2, 1, needClusterAction, (*Server).handleWriteTxnMarkers, slow},
 	{28, 0, 6, 0, needTxnWrite, (*Server).handleTxnOffsetCommit, slow},
+	{29, 1, 3, 1, needClusterSee, (*Server).handleDescribeACLs, quick},
+	{30, 1, 3, 1, needClusterAlter, (*Server).handleCreateACLs, quick},
+	{31, 1, 3, 1, needClusterAlter, (*Server).handleDeleteACLs, quick},
 	{32, 1, 4, 1, needDescribeConfig, (*Server).handleDescribeConfigs, slow},
 	{33, 0, 2, 0, needAlterConfig, (*Server).handleAlterConfigs, slow},
+	{34, 1, 2, 1, needClusterAlter, (*Server).handleAlterReplicaLogDirs, slow},
 	{35, 1, 5, 1, needClusterSee, (*Server).handleDescribeLogDirs, slow},
+	{36, 0, 2, 0, needNothing, (*Server).handleSASLAuthenticate, quick},
 	{37, 0, 3, 0, needTopicAlter, (*Server).handleCreatePartitions, slow},
+	{38, 1, 3, 1, needNothing, (*Server).handleCreateDelegationToken, quick},
+	{39, 1, 2, 1, needNothing, (*Server).handleRenewDelegationToken, quick},
+	{40, 1, 2, 1, needNothing, (*Server).handleExpireDelegationToken, quick},
+	{41, 1, 3, 1, needTokenDescribe, (*Server).handleDescribeDelegationToken, quick},
 	{42, 0, 3, 0, needGroupDelete, (*Server).handleDeleteGroups, slow},
+	{43, 0, 2, 0, needClusterAlter, (*Server).handleElectLeaders, slow},
 	{44, 0, 1, 0, needAlterConfig, (*Server).handleIncrementalAlterConfigs, slow},
+	{45, 0, 1, 0, needClusterAlter, (*Server).handleAlterPartitionReassignments, slow},
+	{46, 0, 0, 0, needClusterSee, (*Server).handleListPartitionReassignments, quick},
 	{47, 0, 0, 0, needGroupDelete, (*Server).handleOffsetDelete, slow},
+	{48, 0, 1, 0, needClusterConfigs, (*Server).handleDescribeClientQuotas, quick},
+	{49, 0, 1, 0, needAlterQuotas, (*Server).handleAlterClientQuotas, slow},
+	{50, 0, 0, 0, needClusterSee, (*Server).handleDescribeUserSCRAMCredentials, quick},
+	{51, 0, 0, 0, needClusterAlter, (*Server).handleAlterUserSCRAMCredentials, slow},
+	{55, 0, 2, 0, needClusterSee, (*Server).handleDescribeQuorum, quick},
+	{57, 0, 2, 0, needClusterAlter, (*Server).handleUpdateFeatures, slow},
 	{60, 0, 2, 0, needClusterSee, (*Server).handleDescribeCluster, slow},
 	{61, 0, 0, 0, needTopicRead, (*Server).handleDescribeProducers, slow},
+	{64, 0, 0, 0, needClusterAlter, (*Server).handleUnregisterBroker, slow},
 	{65, 0, 0, 0, needTxnDescribe, (*Server).handleDescribeTransactions, slow},
 	{66, 0, 2, 0, needTxnDescribe, (*Server).handleListTransactions, slow},
+	{74, 0, 1, 0, needClusterConfigs, (*Server).handleListConfigResources, quick},
 	{75, 0, 0, 0, needTopicDescribe, (*Server).handleDescribeTopicPartitions, slow},
 }
 

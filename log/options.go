@@ -95,7 +95,7 @@ type Report struct {
 	Reset   bool      // the log ended below Recovery.LogStart: all was removed, and it begins there, empty
 	Scanned []int64   // bases of the segments that were scanned and whose indexes were built anew
 	Cut     *Cut      // nil unless the end of a segment was cut off
-	Removed []Removed // segments that lay behind a cut or a gap, or all when Reset
+	Removed []Removed // segments that lay behind a cut or a gap (see Cut.Kept), or all when Reset
 	// Swapped: segments that a compaction had finished took the place of the old ones. Forgotten: one that hadn't was given up.
 	Swapped, Forgotten bool
 	Others             []string // names in the directory that are not log's: snapshots, transaction indexes, checkpoints, foreign ones
@@ -106,6 +106,10 @@ type Cut struct {
 	Offset int64 // the log's end after the cut
 	Bytes  int64 // what was cut
 	Cause  error // what was wrong with the first batch cut; nil when it merely wasn't whole
+
+	// What lay behind the bad place in whole batches was kept.
+	Kept             []string // names of the files (SuffixCut)
+	Batches, Records int64    // that they hold; markers are no records
 }
 
 // Appended says where a batch went.

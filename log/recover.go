@@ -53,8 +53,8 @@ func (o *opener) gap(end, nextBase int64) bool {
 	return end < nextBase && end >= o.recovery.RecoveryPoint && !o.recovery.AllowGaps
 }
 
-// cutAt ends the log with what the i-th segment was found to hold. The segments behind go first: were the cut
-// durable without that, the next start would take them for the log's.
+// cutAt ends the log with what the i-th segment was found to hold. Whole batches behind are kept in other files. The segments behind
+// go first: were the cut durable without that, the next start would take them for the log's.
 func (o *opener) cutAt(segs []*segment, i int, found extent, cause error) error {
 	s := segs[i]
 	o.report.Cut = &Cut{Offset: found.next, Bytes: s.size.Load() - found.size, Cause: cause}
@@ -64,8 +64,11 @@ func (o *opener) cutAt(segs []*segment, i int, found extent, cause error) error 
 	if o.report.Cut.Bytes == 0 {
 		o.report.Cut.Cause = fmt.Errorf("offsets from %d to %d are missing: %w", found.next, segs[i+1].base, ErrCorrupt)
 	}
+	if err := o.keepTail(s, found, o.report.Cut); err != nil {
+		return err
+	}
 	o.log.swap(segs[: i+1 : i+1])
-	removed, err := o.log.retireAll(segs[i+1:])
+	removed, err := o.retireKeeping(segs[i+1:], o.report.Cut)
 	o.report.Removed = append(o.report.Removed, removed...)
 	if err != nil {
 		return err

@@ -3,7 +3,6 @@ package cluster
 import (
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -79,9 +78,6 @@ func (d *decider) alterConfigs(as []alteration) []record {
 func (d *decider) alterConfig(a *alteration) ([]record, error) {
 	if err := checkOps(a.ops); err != nil {
 		return nil, err
-	}
-	if a.kind == kmsg.ConfigResourceTypeBrokerLogger && !a.replace {
-		return nil, d.alterLogger(a)
 	}
 	k, ok := configKinds[a.kind]
 	if !ok {
@@ -204,28 +200,4 @@ func merge(old map[string]string, changed map[string]*string, replace bool) map[
 		}
 	}
 	return merged
-}
-
-// alterLogger refuses, in Kafka's words where it has some: there is one logger here, whose level is that of the process.
-func (d *decider) alterLogger(a *alteration) error {
-	if id, err := strconv.ParseInt(a.name, 10, 32); err != nil {
-		return reject(kerr.InvalidRequest, "Node id must be an integer, but it is: %s", a.name)
-	} else if int32(id) != d.nodeID {
-		return reject(kerr.InvalidRequest, "Unexpected node id. Expected %d, but received %d", d.nodeID, id)
-	}
-	if len(a.ops) == 0 {
-		return nil
-	}
-	switch o := a.ops[0]; {
-	case o.op == kmsg.IncrementalAlterConfigOpAppend:
-		return reject(kerr.InvalidRequest, "APPEND operation is not allowed for the BROKER_LOGGER resource")
-	case o.op == kmsg.IncrementalAlterConfigOpSubtract:
-		return reject(kerr.InvalidRequest, "SUBTRACT operation is not allowed for the BROKER_LOGGER resource")
-	case o.op == kmsg.IncrementalAlterConfigOpDelete && o.key == "root":
-		return reject(kerr.InvalidRequest, "Removing the log level of the root logger is not allowed")
-	case o.key == "root":
-		return reject(kerr.InvalidRequest, "The log level cannot be altered while the broker runs")
-	default:
-		return reject(kerr.InvalidConfig, "Logger %s does not exist!", o.key)
-	}
 }

@@ -2,8 +2,6 @@ package server
 
 import (
 	"cmp"
-	"context"
-	"log/slog"
 	"maps"
 	"slices"
 	"strconv"
@@ -20,8 +18,8 @@ import (
 // Behavior
 //   - Resources: topics, brokers (this one by its id, "" for the cluster's defaults), this broker's loggers, groups, client
 //     metrics subscriptions. Groups and subscriptions need not exist: they have their defaults then.
-//   - A topic shows all its settings; the cluster's defaults are only what was set there; of loggers there is one, root, with
-//     the level that the process was started with.
+//   - A topic shows all its settings; the cluster's defaults are only what was set there; loggers are those of Kafka that have
+//     a counterpart here, with their levels.
 //   - The value comes from the first of: the resource itself, the broker's dynamic settings, the cluster's, the broker's
 //     file, the default. All of those that say something are the synonyms, under the broker's names where a topic or a group
 //     inherits, and the first one's source is the value's.
@@ -180,7 +178,7 @@ func (d *configDescriber) checkBroker(name, unexpected string) error {
 	return nil
 }
 
-// loggers describes the one logger.
+// loggers describes the levels of loggers.
 func (d *configDescriber) loggers(name string) ([]configRow, error) {
 	if name == "" {
 		return nil, withMessage(kerr.InvalidRequest, "Broker id must not be empty")
@@ -188,20 +186,14 @@ func (d *configDescriber) loggers(name string) ([]configRow, error) {
 	if err := d.checkBroker(name, "Unexpected broker id, expected %d but received %s"); err != nil {
 		return nil, err
 	}
-	row := kmsg.NewDescribeConfigsResponseResourceConfig()
-	row.Name, row.Value = "root", new(d.s.logLevel())
-	row.Source, row.Documentation = kmsg.ConfigSourceDynamicBrokerLoggerConfig, new("")
-	return []configRow{row}, nil
-}
-
-// logLevel is the least level that is logged, in Kafka's words.
-func (s *Server) logLevel() string {
-	for _, l := range []slog.Level{slog.LevelDebug, slog.LevelInfo, slog.LevelWarn} {
-		if s.log.Enabled(context.Background(), l) {
-			return l.String()
-		}
+	names, levels := d.s.loggers.describe()
+	rows := make([]configRow, len(names))
+	for i := range names {
+		rows[i] = kmsg.NewDescribeConfigsResponseResourceConfig()
+		rows[i].Name, rows[i].Value = names[i], &levels[i]
+		rows[i].Source, rows[i].Documentation = kmsg.ConfigSourceDynamicBrokerLoggerConfig, new("")
 	}
-	return slog.LevelError.String()
+	return rows, nil
 }
 
 func namesOf(defs []config.Def) []string {

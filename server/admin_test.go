@@ -10,14 +10,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// text is the text that p points to, "null" for nil.
-func text(p *string) string {
-	if p == nil {
-		return "null"
-	}
-	return *p
-}
-
 // What Apache Kafka answers without an authorizer; a 0 where a client doesn't know what to say closes the connection.
 func TestACLsAreDisabled(t *testing.T) {
 	s := startServer(t)
@@ -51,14 +43,14 @@ func TestACLsAreDisabled(t *testing.T) {
 				continue
 			}
 			c := dial(t, s)
-			if got := do[*kmsg.DescribeACLsResponse](c, describe); got.ErrorCode != 54 || text(got.ErrorMessage) != "No Authorizer is configured on the broker" || len(got.Resources) > 0 {
+			if got := do[*kmsg.DescribeACLsResponse](c, describe); got.ErrorCode != 54 || orNull(got.ErrorMessage) != "No Authorizer is configured on the broker" || len(got.Resources) > 0 {
 				t.Errorf("v%d describe: %+v", version, got)
 			}
 			got := do[*kmsg.CreateACLsResponse](c, create)
-			if len(got.Results) != 2 || got.Results[1].ErrorCode != 54 || text(got.Results[1].ErrorMessage) != "No Authorizer is configured." {
+			if len(got.Results) != 2 || got.Results[1].ErrorCode != 54 || orNull(got.Results[1].ErrorMessage) != "No Authorizer is configured." {
 				t.Errorf("v%d create: %+v", version, got)
 			}
-			if got := do[*kmsg.DeleteACLsResponse](c, remove); len(got.Results) != 1 || got.Results[0].ErrorCode != 54 || text(got.Results[0].ErrorMessage) != "No Authorizer is configured." {
+			if got := do[*kmsg.DeleteACLsResponse](c, remove); len(got.Results) != 1 || got.Results[0].ErrorCode != 54 || orNull(got.Results[0].ErrorMessage) != "No Authorizer is configured." {
 				t.Errorf("v%d delete: %+v", version, got)
 			}
 		}
@@ -79,7 +71,7 @@ func TestSASLAndTokensOnPlaintext(t *testing.T) {
 		req := kmsg.NewPtrSASLAuthenticateRequest()
 		req.Version, req.SASLAuthBytes = version, []byte("\x00u\x00p")
 		got := do[*kmsg.SASLAuthenticateResponse](c, req)
-		if got.ErrorCode != 34 || text(got.ErrorMessage) != "SaslAuthenticate request received after successful authentication" || got.SessionLifetimeMillis != 0 {
+		if got.ErrorCode != 34 || orNull(got.ErrorMessage) != "SaslAuthenticate request received after successful authentication" || got.SessionLifetimeMillis != 0 {
 			t.Errorf("authenticate v%d: %+v", version, got)
 		}
 	}
@@ -134,7 +126,7 @@ func (c *client) alter(kind kmsg.ConfigResourceType, name string, configs ...str
 	}
 	req.Resources = append(req.Resources, r)
 	got := do[*kmsg.IncrementalAlterConfigsResponse](c, req).Resources[0]
-	return fmt.Sprint(got.ErrorCode, " ", text(got.ErrorMessage))
+	return fmt.Sprint(got.ErrorCode, " ", orNull(got.ErrorMessage))
 }
 
 // quotaParts reads an entity: user=anna,client-id=<default>.
@@ -163,7 +155,7 @@ func (c *client) setQuota(version int16, entity, key string, value float64) stri
 	e.Ops = []kmsg.AlterClientQuotasRequestEntryOp{{Key: key, Value: value, Remove: math.IsNaN(value)}}
 	req.Entries = append(req.Entries, e)
 	got := do[*kmsg.AlterClientQuotasResponse](c, req).Entries[0]
-	return fmt.Sprint(got.ErrorCode, " ", text(got.ErrorMessage))
+	return fmt.Sprint(got.ErrorCode, " ", orNull(got.ErrorMessage))
 }
 
 // describeQuotas asks by a filter: user=anna exact, user=<default>, user=* any.
@@ -192,10 +184,10 @@ func (c *client) describeQuotas(version int16, strict bool, filter string) strin
 		if resp.Entries != nil {
 			c.t.Errorf("%s: entries beside an error", filter)
 		}
-		return fmt.Sprint(resp.ErrorCode, " ", text(resp.ErrorMessage))
+		return fmt.Sprint(resp.ErrorCode, " ", orNull(resp.ErrorMessage))
 	}
-	if resp.Entries == nil || text(resp.ErrorMessage) != "" {
-		c.t.Errorf("%s: null entries, or message %s", filter, text(resp.ErrorMessage))
+	if resp.Entries == nil || orNull(resp.ErrorMessage) != "" {
+		c.t.Errorf("%s: null entries, or message %s", filter, orNull(resp.ErrorMessage))
 	}
 	var rows []string
 	for _, e := range resp.Entries {
@@ -281,12 +273,12 @@ func TestScramCredentials(t *testing.T) {
 			req.Users = append(req.Users, kmsg.DescribeUserSCRAMCredentialsRequestUser{Name: u})
 		}
 		resp := do[*kmsg.DescribeUserSCRAMCredentialsResponse](c, req)
-		if resp.ErrorCode != 0 || text(resp.ErrorMessage) != "" {
-			t.Errorf("%d %s", resp.ErrorCode, text(resp.ErrorMessage))
+		if resp.ErrorCode != 0 || orNull(resp.ErrorMessage) != "" {
+			t.Errorf("%d %s", resp.ErrorCode, orNull(resp.ErrorMessage))
 		}
 		var rows []string
 		for _, r := range resp.Results {
-			row := fmt.Sprintf("%s %d %q", r.User, r.ErrorCode, text(r.ErrorMessage))
+			row := fmt.Sprintf("%s %d %q", r.User, r.ErrorCode, orNull(r.ErrorMessage))
 			for _, i := range r.CredentialInfos {
 				row += fmt.Sprintf(" %d/%d", i.Mechanism, i.Iterations)
 			}
@@ -302,7 +294,7 @@ func TestScramCredentials(t *testing.T) {
 			req.Upsertions = []kmsg.AlterUserSCRAMCredentialsRequestUpsertion{{Name: user, Mechanism: mechanism, Iterations: iterations, Salt: []byte("s"), SaltedPassword: []byte("p")}}
 		}
 		r := do[*kmsg.AlterUserSCRAMCredentialsResponse](c, req).Results[0]
-		return fmt.Sprintf("%s %d %s", r.User, r.ErrorCode, text(r.ErrorMessage))
+		return fmt.Sprintf("%s %d %s", r.User, r.ErrorCode, orNull(r.ErrorMessage))
 	}
 	if got := describe(); got != "" {
 		t.Error(got)
@@ -343,7 +335,7 @@ func TestElectionsAndReassignments(t *testing.T) {
 		req.Version, req.TimeoutMillis = version, 1000
 		req.Topics = []kmsg.ElectLeadersRequestTopic{{Topic: "t", Partitions: []int32{1, 9}}}
 		p := do[*kmsg.ElectLeadersResponse](c, req).Topics[0].Partitions
-		got := fmt.Sprintf("%d %s; %d %s", p[0].ErrorCode, text(p[0].ErrorMessage), p[1].ErrorCode, text(p[1].ErrorMessage))
+		got := fmt.Sprintf("%d %s; %d %s", p[0].ErrorCode, orNull(p[0].ErrorMessage), p[1].ErrorCode, orNull(p[1].ErrorMessage))
 		if got != "84 Leader election not needed for topic partition.; 3 No such partition as t-9" {
 			t.Errorf("v%d: %s", version, got)
 		}
@@ -368,7 +360,7 @@ func TestElectionsAndReassignments(t *testing.T) {
 			t.Errorf("v%d: %+v", version, got)
 		}
 		req.Topics = nil
-		if got := do[*kmsg.AlterPartitionAssignmentsResponse](c, req); got.ErrorCode != 0 || text(got.ErrorMessage) != "" || !got.AllowReplicationFactorChange {
+		if got := do[*kmsg.AlterPartitionAssignmentsResponse](c, req); got.ErrorCode != 0 || orNull(got.ErrorMessage) != "" || !got.AllowReplicationFactorChange {
 			t.Errorf("v%d: nothing: %+v", version, got)
 		}
 	}
@@ -402,11 +394,11 @@ func TestUpdateFeatures(t *testing.T) {
 		if got.ErrorCode != 0 || got.ErrorMessage != nil || len(got.Results) != map[bool]int{true: 1, false: 0}[version < 2] {
 			t.Errorf("v%d: %+v", version, got)
 		}
-		if version < 2 && (got.Results[0].Feature != "transaction.version" || got.Results[0].ErrorCode != 0 || text(got.Results[0].ErrorMessage) != "NONE") {
+		if version < 2 && (got.Results[0].Feature != "transaction.version" || got.Results[0].ErrorCode != 0 || orNull(got.Results[0].ErrorMessage) != "NONE") {
 			t.Errorf("v%d: %+v", version, got)
 		}
 		got = update(version, true, 3, 1)
-		if got.ErrorCode != 95 || text(got.ErrorMessage) != "The update failed for all features since the following feature had an error: "+
+		if got.ErrorCode != 95 || orNull(got.ErrorMessage) != "The update failed for all features since the following feature had an error: "+
 			"Invalid update version 3 for feature transaction.version. Local controller 1 only supports versions 0-2" || len(got.Results) > 0 {
 			t.Errorf("v%d: %+v", version, got)
 		}
@@ -451,7 +443,7 @@ func TestDescribeQuorum(t *testing.T) {
 				t.Errorf("v%d: %v: %+v", version, partitions, got)
 			}
 		}
-		if got := ask(version, "t", 0).Topics[0].Partitions[0]; got.ErrorCode != 3 || version == 2 && text(got.ErrorMessage) != "This server does not host this topic-partition." {
+		if got := ask(version, "t", 0).Topics[0].Partitions[0]; got.ErrorCode != 3 || version == 2 && orNull(got.ErrorMessage) != "This server does not host this topic-partition." {
 			t.Errorf("v%d: %+v", version, got)
 		}
 	}
@@ -499,7 +491,7 @@ func TestUnregisterBroker(t *testing.T) {
 		req := kmsg.NewPtrUnregisterBrokerRequest()
 		req.BrokerID = id
 		resp := do[*kmsg.UnregisterBrokerResponse](c, req)
-		if got := fmt.Sprint(resp.ErrorCode, " ", text(resp.ErrorMessage)); got != want {
+		if got := fmt.Sprint(resp.ErrorCode, " ", orNull(resp.ErrorMessage)); got != want {
 			t.Errorf("%d: %s", id, got)
 		}
 	}

@@ -133,11 +133,11 @@ var errHangup = errors.New("connection closed by the broker")
 func (c *conn) logEnd(err error) {
 	if foreign, ok := errors.AsType[*protocolError](err); ok {
 		c.server.metrics.connectionsBad.Inc()
-		c.server.log.Warn("connection closed", slog.String("listener", c.listener.name), slog.String("client", c.remote),
+		c.server.network.Warn("connection closed", slog.String("listener", c.listener.name), slog.String("client", c.remote),
 			slog.String("reason", foreign.Error()))
 		return
 	}
-	c.server.log.Debug("connection ended", slog.String("client", c.remote), slog.Any("reason", err))
+	c.server.network.Debug("connection ended", slog.String("client", c.remote), slog.Any("reason", err))
 }
 
 // read serves requests until the connection ends. It returns nil if what is
@@ -356,6 +356,9 @@ func (c *conn) encode(q queued) (err error) {
 		}
 	}()
 	c.server.metrics.served(q.row, time.Since(q.received))
+	if c.server.loggers.enabled(logRequests, slog.LevelDebug) {
+		c.logRequest(q)
+	}
 	resp := q.pending.response
 	if resp == nil {
 		return nil

@@ -230,7 +230,8 @@ func TestReadyAnswersShareAWrite(t *testing.T) {
 	writes := make(chan int, 10)
 	c.server = &Server{metrics: newMetrics(discardRegistry{}, nil), conns: connections{draining: make(chan struct{})}}
 	c.server.memory = newMemory(1 << 20)
-	c.server.log = slog.New(slog.DiscardHandler)
+	c.server.loggers = newLoggers(slog.DiscardHandler)
+	c.server.network = c.server.loggers.of(logNetwork)
 	c.listener = &listener{name: "PLAINTEXT"}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	c.socket = countingConn{server, writes}

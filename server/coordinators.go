@@ -75,14 +75,14 @@ func (s *Server) newGroupHost(registerer prometheus.Registerer) *coordinator.Hos
 			RetentionCheckMillis:        cfg.Int("offsets.retention.check.interval.ms"),
 		},
 		NewUUID: uuid.NewString,
-		Logger:  s.log,
+		Logger:  s.loggers.of(logGroups),
 		Metrics: groupcoordinator.NewMetrics(registerer),
 	}
 	host := coordinator.NewHost(coordinator.Options[*groupcoordinator.Machine]{
 		Topic:      offsetsTopic,
 		New:        func(index, epoch int32) *groupcoordinator.Machine { return groupcoordinator.New(index, epoch, options) },
 		Codec:      codec,
-		Logger:     s.log,
+		Logger:     s.loggers.of(logGroups),
 		Registerer: registerer,
 	})
 	if registerer != nil {
@@ -108,7 +108,7 @@ func (s *Server) newTxnHost(registerer prometheus.Registerer) (*coordinator.Host
 		Local:   s.writeMarkers,
 		Remote:  s.writeRemoteMarkers,
 		Changed: s.ctrl.Changed,
-		Logger:  s.log,
+		Logger:  s.loggers.of(logTransactions),
 		Metrics: metrics,
 	})
 	host := coordinator.NewHost(coordinator.Options[*txncoordinator.Machine]{
@@ -124,7 +124,7 @@ func (s *Server) newTxnHost(registerer prometheus.Registerer) (*coordinator.Host
 		Effects: sender.Send,
 		// Who sees only a part of the transactions would decide wrongly: better nobody does.
 		LoadFailed: kerr.CoordinatorLoadInProgress,
-		Logger:     s.log,
+		Logger:     s.loggers.of(logTransactions),
 		Registerer: registerer,
 	})
 	if registerer != nil {

@@ -111,7 +111,7 @@ func TestDescribeConfigsSources(t *testing.T) {
 		resource(ofGroup, "g", "consumer.session.timeout.ms", "share.auto.offset.reset", "consumer.heartbeat.interval.ms"),
 		resource(ofMetrics, "m"),
 		resource(ofMetrics, "other", "match"),
-		resource(ofLogger, "1"))
+		resource(ofLogger, "1", "root"))
 	for i := range got[0].Configs {
 		if cfg := &got[0].Configs[i]; cfg.Name == "log.dirs" { // differs with each test
 			cfg.Value, cfg.ConfigSynonyms[0].Value = nil, nil

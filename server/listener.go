@@ -52,7 +52,7 @@ func (l *listener) accept() {
 		if errors.Is(err, net.ErrClosed) || s.ctx.Err() != nil {
 			return
 		}
-		s.log.Error("connection not accepted", slog.String("listener", l.name), slog.Any("error", err))
+		s.network.Error("connection not accepted", slog.String("listener", l.name), slog.Any("error", err))
 		timer := time.NewTimer(pause)
 		select {
 		case <-timer.C:
@@ -71,7 +71,7 @@ func (s *Server) admit(l *listener, socket net.Conn) bool {
 	c := newConn(s, l, socket)
 	switch err := s.conns.add(s.ctx, c); {
 	case errors.Is(err, errTooManyFromIP):
-		s.log.Info("connection refused", slog.String("listener", l.name), slog.String("client", c.remote), slog.Any("error", err))
+		s.network.Info("connection refused", slog.String("listener", l.name), slog.String("client", c.remote), slog.Any("error", err))
 		s.metrics.connectionsRefused.Inc()
 		socket.Close()
 		return true
@@ -209,7 +209,7 @@ func (cs *connections) closeIdle() {
 	}
 	cs.mu.Unlock()
 	for _, c := range idle {
-		c.server.log.Debug("idle connection closed", slog.String("client", c.remote))
+		c.server.network.Debug("idle connection closed", slog.String("client", c.remote))
 		c.server.metrics.connectionsIdle.Inc()
 		c.socket.Close()
 	}

@@ -343,7 +343,7 @@ func (r *reconciler) placeOne(t *cluster.Topic, index int32) (*partition.Partiti
 func (s *Server) startReconciler(ctx context.Context) error {
 	s.pids = newProducerIDs(func(ctx context.Context) (int64, int32, error) {
 		return s.ctrl.AllocateProducerIDs(ctx, s.nodeID, s.brokerEpoch.Load())
-	}, s.log)
+	}, s.loggers.of(logTransactions))
 	s.reconciler = newReconciler(s.nodeID, s.ctrl, s.replicas, reconcileHooks{
 		load:          s.loadCoordinator,
 		unload:        s.unloadCoordinator,
@@ -353,7 +353,7 @@ func (s *Server) startReconciler(ctx context.Context) error {
 			return s.cfg()
 		},
 		topicConfig: s.topicConfig,
-	}, s.log)
+	}, s.loggers.of(logState))
 	s.reconciler.start()
 	return s.pids.fill(ctx)
 }

@@ -39,7 +39,9 @@ type Options struct {
 // Server is one broker. Start and Stop are each called once.
 type Server struct {
 	// Immutable after New.
-	log      *slog.Logger
+	log      *slog.Logger // of logServer
+	network  *slog.Logger // of logNetwork
+	loggers  *loggers
 	fs       vfs.FS
 	listen   func(ctx context.Context, network, address string) (net.Listener, error)
 	dial     func(ctx context.Context, network, address string) (net.Conn, error)
@@ -89,8 +91,11 @@ func New(o Options) (*Server, error) {
 	if o.Registry == nil {
 		o.Registry = prometheus.NewRegistry()
 	}
+	loggers := newLoggers(cmp.Or(o.Logger, slog.Default()).Handler())
 	s := &Server{
-		log:      cmp.Or(o.Logger, slog.Default()),
+		log:      loggers.of(logServer),
+		network:  loggers.of(logNetwork),
+		loggers:  loggers,
 		fs:       o.FS,
 		listen:   o.Listen,
 		dial:     o.Dial,

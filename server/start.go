@@ -89,7 +89,7 @@ func (s *Server) openReplicas(context.Context) (err error) {
 		BrokerEpoch: s.brokerEpoch.Load,
 		Config:      s.static,
 		TopicConfig: s.topicConfig,
-		Logger:      s.log,
+		Logger:      s.loggers.of(logReplicas),
 		Registerer:  s.registry,
 	}, time.Now())
 	return err
@@ -121,7 +121,7 @@ func (s *Server) openMetadata(context.Context) (err error) {
 		Dir:        s.raftDir(),
 		Stores:     s.stores,
 		Config:     s.static,
-		Logger:     s.log,
+		Logger:     s.loggers.of(logMetadata),
 		Registerer: s.registry,
 	})
 	return err

@@ -107,8 +107,8 @@
 //     Commit point: 2.
 //     Recovery: as long as there is a .cleaned file, the .swap files beside it are removed, then it is. Else the .swap files are
 //     complete and all the old files may go: steps 3 to 5 are done again. Because each is durable before the next, no old
-//     segment comes back beside the new one, and none without its .txnindex. An empty .swap tells nothing of the segments
-//     behind, so that these may come back as they were: what was to go from them is there again, what was to stay is there.
+//     segment comes back among the new batches, and none without its .txnindex. Old segments behind the last new batch may
+//     come back whole, as in Kafka: nothing was to stay of them, and nothing of what stays is in them.
 //
 // Close
 //  1. The last time index entry is added, the indexes are written. Nothing is synced.

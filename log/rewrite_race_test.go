@@ -1,0 +1,175 @@
+package log
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"oncelog/internal/vfs"
+	"oncelog/protocol"
+)
+
+// While segments are rewritten again and again, beside a writer that appends and rolls, Sync, retention and truncation, readers get whole
+// batches from where they asked, each unharmed and the offsets rising, and none that is kept is missing.
+func TestRewriteBesideReaders(t *testing.T) {
+	files := NewFiles(vfs.OS, 3) // so few that files are opened and closed all the time
+	l, _, err := Open(vfs.OS, t.TempDir(), Options{Files: files, Settings: Settings{SegmentBytes: 3000, IndexIntervalBytes: 300}}, Recovery{}, clock)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// keeps is what no rewriting takes away.
+	keeps := func(offset int64) bool { return offset%7 == 0 }
+	var committed atomic.Int64
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	repeat := func(do func(i int) error) {
+		running.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if err := do(i); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for seed := range 3 {
+		rng, next := seeded(seed), int64(0)
+		repeat(func(int) error {
+			var err error
+			switch bound := committed.Load(); rng.IntN(4) {
+			case 0:
+				_, _, err = l.OffsetAt(1000 + next)
+			case 1:
+				last := next - 1
+				for b, err := range l.Batches(next) {
+					if err != nil {
+						return ignoreOutOfRange(err)
+					}
+					h := b.Header()
+					if b.CheckCRC() != nil || h.BaseOffset <= last {
+						t.Errorf("%+v behind %d", h, last)
+					}
+					for o := last + 1; o < h.BaseOffset; o++ {
+						if keeps(o) && o >= l.Start() {
+							t.Errorf("%d is missing before %+v", o, h)
+						}
+					}
+					last = h.BaseOffset
+				}
+			default:
+				next, err = readSparsely(t, l, next, rng.IntN(2000), bound, keeps)
+			}
+			if errors.Is(err, ErrOutOfRange) {
+				next, err = l.Start(), nil
+			}
+			return err
+		})
+	}
+	repeat(func(int) error { return l.Sync(committed.Load()) })
+	rng := seeded(50)
+	changed := atomic.Int64{}
+	repeat(func(int) error {
+		segs := l.Segments()
+		if len(segs) < 4 {
+			return nil
+		}
+		i := rng.IntN(len(segs) - 1)
+		n := 1 + rng.IntN(min(3, len(segs)-1-i))
+		share := rng.IntN(4)
+		w, err := l.Rewrite(Rewriting{From: segs[i].Base, To: segs[i+n].Base, IndexIntervalBytes: 300,
+			Keep: func(b protocol.Batch) (protocol.Batch, error) {
+				if keeps(b.Header().BaseOffset) || rng.IntN(3) < share {
+					return b, nil
+				}
+				return nil, nil
+			}, Finish: func() ([]byte, bool, error) { return make([]byte, rng.IntN(2)*10), false, nil }})
+		if errors.Is(err, ErrReplaced) {
+			return nil
+		}
+		if w.Changed {
+			changed.Add(1)
+		}
+		return err
+	})
+	sizes := seeded(99)
+	for i := range 800 {
+		mustAppend(t, l, makeBatch(t, l.End(), 1, 1000+l.End(), 70+sizes.IntN(300)))
+		switch {
+		case i%7 == 0:
+			committed.Store(l.End())
+		case i%100 == 1:
+			if _, err := l.TruncateTo(committed.Load(), clock); err != nil {
+				t.Fatal(err)
+			}
+		case i%300 == 2:
+			segs := l.Segments()
+			if base := segs[len(segs)/3].Base; base <= committed.Load() {
+				removed, err := l.RemoveBefore(base)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, r := range removed {
+					r.Unlink(vfs.OS)
+				}
+			}
+		}
+	}
+	close(done)
+	running.Wait()
+	if changed.Load() < 10 {
+		t.Errorf("only %d rewritings", changed.Load())
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	files.Close()
+}
+
+func ignoreOutOfRange(err error) error {
+	if errors.Is(err, ErrOutOfRange) {
+		return nil
+	}
+	return err
+}
+
+// readSparsely reads like a consumer of a compacted topic and gives the offset to go on at.
+func readSparsely(t *testing.T, l *Log, next int64, maxBytes int, bound int64, keeps func(int64) bool) (int64, error) {
+	s, err := l.Read(next, maxBytes, true, bound)
+	if err != nil {
+		return next, err
+	}
+	defer s.Release()
+	if s.Len == 0 {
+		return l.Start(), nil
+	}
+	data := make([]byte, s.Len)
+	if _, err := s.ReadAt(data, 0); err != nil {
+		return next, err
+	}
+	for len(data) > 0 {
+		b, rest, err := protocol.SplitBatch(data)
+		if errors.Is(err, protocol.ErrShort) {
+			break
+		}
+		if err == nil {
+			err = b.CheckCRC()
+		}
+		if err != nil {
+			return next, err
+		}
+		h := b.Header()
+		for o := next; o < h.BaseOffset; o++ {
+			if keeps(o) && o >= l.Start() {
+				t.Errorf("%d is missing before %+v", o, h)
+			}
+		}
+		next, data = h.LastOffset()+1, rest
+	}
+	return next, nil
+}

@@ -33,7 +33,7 @@
 // segment without batches needs no indexes. A log that is new (New) needs no directory before its first append.
 //
 // Other names in the directory: <name>.deleted waits for its owner to unlink it (or the next Open); .cleaned and .swap
-// are a compaction under way. What is none of these is left alone.
+// are a compaction under way; .cut was taken out by a recovery and is for people. What is none of these is left alone.
 //
 // # Concurrency
 //
@@ -123,9 +123,16 @@
 //  3. Else all segments from the recovery point's on are scanned: each batch must be whole, of magic 2, have its CRC and
 //     rise in offset. What doesn't is cut off, and the segments behind are removed, these first. The same happens where
 //     a segment ends before the next begins, above the recovery point and unless the log was compacted: its
-//     end was lost. Both indexes of a scanned segment are written anew.
-//     Recovery: steps 1 to 3 again.
+//     end was lost. Both indexes of a scanned segment are written anew. If whole batches lie behind the place of the cut, what is
+//     cut off is copied to a .cut file, durably, before anything else, and a segment behind that holds some is renamed to one.
+//     Recovery: steps 1 to 3 again. A copy that is there already is taken as it is.
 //
-// A trusted segment is never cut: where it can't be read, Open or the read fails with ErrCorrupt. A segment of message
-// format 0 or 1 is refused with ErrUnsupportedMagic.
+// Mend (an index in which reads found wrong entries)
+//  1. The index counts as empty: readers search from the segment's start. The segment is scanned, the entries are collected in memory.
+//  2. Both indexes are written over the old ones and synced; readers use them again.
+//     Recovery: a torn index is found wrong again, or not plausible.
+//
+// A trusted segment is never cut: where it can't be read, Open or the read fails with ErrCorrupt. Where the owner knows what a clean
+// shutdown left, and it isn't there, Open fails with ErrLost, before it changes anything. A segment of message format 0 or 1 is
+// refused with ErrUnsupportedMagic.
 package log

@@ -30,16 +30,17 @@ type Log struct {
 	// Invariant: recovered <= durable <= end.
 	durable, recovered atomic.Int64
 
-	bound     atomic.Pointer[boundary] // where the last upper bound that needed a search lies
-	loading   sync.Mutex               // held to publish a timestamp that was read from disk
-	replacing sync.Mutex               // held by what takes segments out of the list, but for the last step of roll; before syncing
-	syncing   sync.Mutex               // held by Sync, and by what may not run beside it
-	settling  sync.Mutex               // held to sync the directory
-	moving    sync.Mutex               // held to rename a file that readers may want to open (file.move)
-	dirDirty  atomic.Bool              // files were created, renamed or removed since the directory was synced
-	unsettled atomic.Bool              // and so was a .log
-	failed    atomic.Pointer[error]
-	closed    atomic.Bool
+	bound      atomic.Pointer[boundary] // where the last upper bound that needed a search lies
+	loading    sync.Mutex               // held to publish a timestamp that was read from disk
+	replacing  sync.Mutex               // held by what takes segments out of the list, but for the last step of roll; before syncing
+	syncing    sync.Mutex               // held by Sync, and by what may not run beside it
+	settling   sync.Mutex               // held to sync the directory
+	moving     sync.Mutex               // held to rename a file that readers may want to open (file.move)
+	dirDirty   atomic.Bool              // files were created, renamed or removed since the directory was synced
+	unsettled  atomic.Bool              // and so was a .log
+	suspicious atomic.Bool              // some segment is suspected
+	failed     atomic.Pointer[error]
+	closed     atomic.Bool
 
 	// The writer's.
 	settings Settings

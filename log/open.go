@@ -24,7 +24,7 @@ const defaultFiles = 64
 // Files that aren't log's own are left alone and listed in the report.
 //
 // ErrUnsupportedMagic: the log has a segment of an old message format. ErrCorrupt: what the owner says is durable
-// can't be read; nothing has been removed then.
+// can't be read; ErrLost: it isn't there. Nothing has been changed then.
 func Open(fsys vfs.FS, dir string, o Options, r Recovery, now time.Time) (*Log, Report, error) {
 	l := &Log{fs: fsys, dir: dir, files: o.Files, settings: o.Settings.withDefaults()}
 	if l.files == nil {
@@ -47,6 +47,8 @@ type opener struct {
 	found    map[int64]*segmentFiles
 	swaps    []string // names with SuffixSwap
 	cleaned  int64    // least base among the names with SuffixCleaned; -1 for none
+
+	implausibles []Rebuilt // indexes that were not taken for one
 }
 
 // segmentFiles are a segment's files as listed; nil for a missing one.
@@ -57,6 +59,9 @@ func (o *opener) open() error {
 	empty := []*segment{}
 	l.segments.Store(&empty)
 	if err := o.list(); err != nil {
+		return err
+	}
+	if err := o.checkLeft(); err != nil {
 		return err
 	}
 	if err := o.load(); err != nil {
@@ -245,14 +250,13 @@ func (o *opener) loadSegment(base int64, f *segmentFiles) (*segment, error) {
 		if err != nil {
 			return nil, err
 		}
-		x.index.exists = true
-		n := st.Size() / int64(x.index.width)
-		// More entries than batches there could be, or a part of one: it isn't an index.
-		if st.Size()%int64(x.index.width) != 0 || n > e.size/protocol.BatchHeaderLen+1 {
-			x.index.exists, x.index.longer = false, true
-			n = 0
+		if why := o.implausible(s, x.index, st.Size()); why != "" {
+			x.index.longer = true
+			o.implausibles = append(o.implausibles, Rebuilt{base, why})
+			continue
 		}
-		x.index.reset(int(n))
+		x.index.exists = true
+		x.index.reset(int(st.Size() / int64(x.index.width)))
 	}
 	return s, nil
 }

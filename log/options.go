@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"time"
 
@@ -14,6 +15,8 @@ var (
 	ErrOutOfRange = errors.New("offset out of range")
 	// ErrCorrupt: what is on disk isn't what was written there.
 	ErrCorrupt = errors.New("corrupt log")
+	// ErrLost: records that a clean shutdown left are gone. It is an ErrCorrupt.
+	ErrLost = fmt.Errorf("%w: records are lost", ErrCorrupt)
 	// ErrUnsupportedMagic: a segment of message format 0 or 1, which Oncelog doesn't read.
 	ErrUnsupportedMagic = errors.New("unsupported message format")
 	// ErrFailed: a write or an fsync went wrong so that nothing is known of the files any more. It is final:
@@ -52,6 +55,8 @@ type Recovery struct {
 	// AllowGaps: offsets may be missing between two segments (the topic is or was compacted). Otherwise a gap
 	// above the recovery point is the lost end of a segment, and what lies behind it is cut off.
 	AllowGaps bool
+	// Segments is what Log.Segments said when the log was closed, for a clean start; nil: not known.
+	Segments []Segment
 }
 
 func (s Settings) withDefaults() Settings {
@@ -94,11 +99,18 @@ type Report struct {
 	Created bool      // there was no segment: the first one was made
 	Reset   bool      // the log ended below Recovery.LogStart: all was removed, and it begins there, empty
 	Scanned []int64   // bases of the segments that were scanned and whose indexes were built anew
+	Rebuilt []Rebuilt // trusted segments among these, whose indexes were damaged or missing
 	Cut     *Cut      // nil unless the end of a segment was cut off
 	Removed []Removed // segments that lay behind a cut or a gap (see Cut.Kept), or all when Reset
 	// Swapped: segments that a compaction had finished took the place of the old ones. Forgotten: one that hadn't was given up.
 	Swapped, Forgotten bool
 	Others             []string // names in the directory that are not log's: snapshots, transaction indexes, checkpoints, foreign ones
+}
+
+// A Rebuilt is a segment whose indexes were built anew, and why.
+type Rebuilt struct {
+	Base  int64
+	Cause string
 }
 
 // A Cut is the end of a segment that recovery cut off.

@@ -32,6 +32,9 @@ func (o *opener) recover(segs []*segment) error {
 		size := s.size.Load()
 		lost := i < last && i >= scanFrom && o.gap(found.next, segs[i+1].base)
 		if lost || found.size < size {
+			if err := o.mayCut(s, found, cause); err != nil {
+				return err
+			}
 			return o.cutAt(segs, i, found, cause)
 		}
 		if i < last {
@@ -129,7 +132,27 @@ func (o *opener) recoverSegment(s *segment, scan, first, last bool) (found exten
 	if err == nil && cause != nil && !scan && !last {
 		err = fmt.Errorf("%s below the recovery point: %w", s.data.path(), cause)
 	}
+	if err == nil && cause == nil && !scan {
+		o.report.Rebuilt = append(o.report.Rebuilt, o.whyRebuilt(s, indexed))
+	}
 	return found, cause, err
+}
+
+// whyRebuilt says what is wrong with the indexes of a trusted segment, which had both or not.
+func (o *opener) whyRebuilt(s *segment, indexed bool) Rebuilt {
+	if indexed {
+		return Rebuilt{s.base, ExtIndex + " doesn't fit the log"}
+	}
+	for _, r := range o.implausibles {
+		if r.Base == s.base {
+			return r
+		}
+	}
+	missing := ExtIndex
+	if s.offsets.exists {
+		missing = ExtTimeIndex
+	}
+	return Rebuilt{s.base, missing + " is missing"}
 }
 
 // broken says whether the error is about what the file holds, not about reading it.

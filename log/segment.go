@@ -19,13 +19,14 @@ const (
 // index bodies, and may keep it as long as they like: once removed is set, what they read may be anything, and they
 // begin again with the log's present segments.
 type segment struct {
-	log     *Log
-	base    int64
-	data    file // .log
-	offsets index
-	times   index
-	removed atomic.Bool
-	synced  bool // the whole segment, indexes included, is durable; guarded by Log.syncing
+	log       *Log
+	base      int64
+	data      file // .log
+	offsets   index
+	times     index
+	removed   atomic.Bool
+	suspected atomic.Bool // its offset index has wrong entries
+	synced    bool        // the whole segment, indexes included, is durable; guarded by Log.syncing
 
 	// What readers see of the segment's end; written by the writer between two steps of version.
 	version                            atomic.Uint32 // odd while the rest is being changed
@@ -96,12 +97,17 @@ func (s *segment) drop() {
 // find locates the first batch whose last offset is at or above the offset, below e.size. ok is false when there
 // is none. The offset index is a hint that is checked: where it is wrong the segment is searched from its start.
 func (s *segment) find(h *handle, offset int64, e extent) (hdr protocol.BatchHeader, pos int64, ok bool, err error) {
-	from, _, err := s.offsets.floor(byOffset, offset)
+	from, i, err := s.offsets.floor(byOffset, offset)
+	if err == nil && i >= 0 && from.position == 0 {
+		err = fmt.Errorf("%s: entry %d is none: %w", s.offsets.path(), i, ErrCorrupt)
+	}
 	if err == nil {
 		hdr, pos, ok, err = s.findFrom(h, from, offset, e)
 	}
 	if err != nil && broken(err) && !s.removed.Load() {
-		hdr, pos, ok, err = s.findFrom(h, entry{}, offset, e)
+		if hdr, pos, ok, err = s.findFrom(h, entry{}, offset, e); err == nil && !s.removed.Load() {
+			s.suspect()
+		}
 	}
 	return hdr, pos, ok, err
 }

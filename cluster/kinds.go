@@ -1,6 +1,7 @@
 package cluster
 
 import (
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -265,8 +266,10 @@ func checkMinInsync(name string, changed map[string]*string, merged map[string]s
 
 // Groups.
 
-// groupRanges bound the settings of a group by those of its broker.
-var groupRanges = []struct{ key, low, high string }{
+// groupRange bounds a setting of groups by two of the broker's, either of which may be none.
+type groupRange struct{ key, low, high string }
+
+var groupRanges = []groupRange{
 	{"consumer.heartbeat.interval.ms", "group.consumer.min.heartbeat.interval.ms", "group.consumer.max.heartbeat.interval.ms"},
 	{"consumer.session.timeout.ms", "group.consumer.min.session.timeout.ms", "group.consumer.max.session.timeout.ms"},
 	{"consumer.assignment.interval.ms", "group.consumer.min.assignment.interval.ms", "group.consumer.max.assignment.interval.ms"},
@@ -280,6 +283,26 @@ var groupRanges = []struct{ key, low, high string }{
 	{"streams.session.timeout.ms", "group.streams.min.session.timeout.ms", "group.streams.max.session.timeout.ms"},
 	{"streams.assignment.interval.ms", "group.streams.min.assignment.interval.ms", "group.streams.max.assignment.interval.ms"},
 	{"streams.num.standby.replicas", "", "group.streams.max.standby.replicas"},
+	{"streams.task.offset.interval.ms", "group.streams.min.task.offset.interval.ms", ""},
+}
+
+func (r groupRange) check(b *config.Broker, value int64) error {
+	low, high := int64(math.MinInt64), int64(math.MaxInt64)
+	if r.low != "" {
+		low = b.Int(r.low)
+	}
+	if r.high != "" {
+		high = b.Int(r.high)
+	}
+	switch {
+	case value >= low && value <= high:
+		return nil
+	case r.low == "":
+		return reject(kerr.InvalidConfig, "%s must be less than or equal to %d", r.key, high)
+	case r.high == "":
+		return reject(kerr.InvalidConfig, "%s must be greater than or equal to %d", r.key, low)
+	}
+	return reject(kerr.InvalidConfig, "%s must be in the range %d to %d inclusive.", r.key, low, high)
 }
 
 func checkGroupConfigs(d *decider, name string, changed map[string]*string, merged map[string]string) error {
@@ -297,13 +320,8 @@ func checkGroupConfigs(d *decider, name string, changed map[string]*string, merg
 		if _, set := merged[r.key]; !set || !ok {
 			continue
 		}
-		high := b.Int(r.high)
-		if r.low == "" {
-			if value > high {
-				return reject(kerr.InvalidConfig, "%s must be less than or equal to %d", r.key, high)
-			}
-		} else if low := b.Int(r.low); value < low || value > high {
-			return reject(kerr.InvalidConfig, "%s must be in the range %d to %d inclusive.", r.key, low, high)
+		if err := r.check(b, value); err != nil {
+			return err
 		}
 	}
 	if assignor, ok := merged["streams.assignor.name"]; ok && !slices.Contains(b.List("group.streams.assignors"), assignor) {
@@ -314,11 +332,6 @@ func checkGroupConfigs(d *decider, name string, changed map[string]*string, merg
 }
 
 // Client metrics.
-
-// What a subscription can select clients by.
-var clientSelectors = []string{
-	"client_id", "client_instance_id", "client_software_name", "client_software_version", "client_source_address", "client_source_port",
-}
 
 // checkClientMetrics has two codes, as Kafka checks what a subscription is in one place and its types in another.
 func checkClientMetrics(_ *decider, name string, changed map[string]*string, merged map[string]string) error {
@@ -334,21 +347,6 @@ func checkClientMetrics(_ *decider, name string, changed map[string]*string, mer
 			return reject(kerr.InvalidRequest, "%s", err.Error())
 		case err != nil:
 			return invalidConfig(err)
-		case key == "match":
-			if err := checkSelectors(value); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// checkSelectors checks by what a subscription selects its clients.
-func checkSelectors(match string) error {
-	for _, s := range strings.Split(match, ",") {
-		key, _, ok := strings.Cut(s, "=")
-		if ok && !slices.Contains(clientSelectors, strings.TrimSpace(key)) {
-			return reject(kerr.InvalidConfig, "Illegal client matching pattern: %s", s)
 		}
 	}
 	return nil

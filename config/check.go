@@ -341,17 +341,8 @@ var pushInterval = rule{allowed: "from 100 to 3600000", check: func(name string,
 }}
 
 var clientMatch = rule{allowed: "of property=pattern", check: func(_ string, v value) error {
-	for _, e := range v.list {
-		_, pattern, ok := strings.Cut(e, "=")
-		if ok {
-			_, err := regexp.Compile(strings.TrimSpace(pattern))
-			ok = err == nil
-		}
-		if !ok {
-			return fmt.Errorf("Illegal client matching pattern: %s", e)
-		}
-	}
-	return nil
+	_, err := parseClientMatch(v.list)
+	return err
 }}
 
 // CheckBroker says, in Kafka's words, why a key of the broker cannot have that value; nil if it can. Keys that nobody knows take any value.

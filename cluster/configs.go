@@ -180,10 +180,11 @@ func editList(list, elements string, add bool) string {
 
 // splitList takes a list apart as Java does: empty elements at the end are none, but the empty text is one.
 func splitList(s string) []string {
-	if s == "" {
-		return []string{""}
+	trimmed := strings.TrimRight(s, ",")
+	if trimmed == "" && s != "" {
+		return nil
 	}
-	return strings.Split(strings.TrimRight(s, ","), ",")
+	return strings.Split(trimmed, ",")
 }
 
 // merge is what a resource's configs will be.

@@ -11,14 +11,32 @@ import (
 func (l *Log) Sync(upTo int64) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
+	point, err := l.flush(upTo)
+	if err == nil {
+		raise(&l.recovered, point)
+	}
+	return err
+}
+
+// Flush is Sync but for the recovery point, which stays: the owner has something yet to write that belongs below it.
+func (l *Log) Flush(upTo int64) error {
+	l.syncing.Lock()
+	defer l.syncing.Unlock()
+	_, err := l.flush(upTo)
+	return err
+}
+
+// flush makes everything below upTo durable, and gives the recovery point that this allows.
+func (l *Log) flush(upTo int64) (point int64, err error) {
 	if err := l.writable(); err != nil {
-		return err
+		return 0, err
 	}
 	upTo = min(upTo, l.end.Load())
-	if upTo <= l.recovered.Load() || upTo <= l.durable.Load() && upTo > l.active().base {
-		return nil
-	}
 	segs := *l.segments.Load()
+	active := segs[len(segs)-1]
+	if upTo <= l.durable.Load() && (upTo > active.base || upTo <= l.recovered.Load()) {
+		return active.checkpoint(upTo), nil
+	}
 	for i, s := range segs {
 		if s.synced || s.base >= upTo {
 			continue
@@ -32,19 +50,18 @@ func (l *Log) Sync(upTo int64) error {
 		}
 		for _, f := range files[:n] {
 			if err := l.syncFile(f); err != nil {
-				return err
+				return 0, err
 			}
 		}
 		s.synced = !last
 	}
 	if l.dirDirty.Load() {
 		if err := l.syncDir(); err != nil {
-			return err
+			return 0, err
 		}
 	}
 	raise(&l.durable, upTo)
-	raise(&l.recovered, segs[len(segs)-1].checkpoint(upTo))
-	return nil
+	return active.checkpoint(upTo), nil
 }
 
 // checkpoint is the recovery point when everything below an offset, in this last segment, is durable but its indexes:

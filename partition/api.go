@@ -57,6 +57,8 @@ type Appended struct {
 	LogStart      int64 // as the answer must show it: -1 with the errors that Kafka finds before it looks at the log
 	LeaderEpoch   int32
 	Duplicate     bool // nothing was appended: the offsets are those of the first time
+	// Flush is not 0 if everything below it has to be durable before the append is acknowledged (flush.messages): AwaitDurable.
+	Flush int64
 }
 
 // RecordErrors refuses a batch for some of its records. It unwraps to INVALID_RECORD or INVALID_TIMESTAMP.

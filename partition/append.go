@@ -57,9 +57,6 @@ func (p *Partition) Append(r AppendRequest) (a Appended, err error) {
 	if err == nil || showsLogStart(err) {
 		a.LogStart = p.log.Start()
 	}
-	if err == nil {
-		err = p.flushMessages(cfg)
-	}
 	return a, err
 }
 
@@ -108,6 +105,9 @@ func (p *Partition) commit(w *write, a *Appended) error {
 	}
 	if verdict.Duplicate {
 		a.BaseOffset, a.LastOffset, a.LogAppendTime, a.Duplicate = verdict.First, verdict.Last, verdict.Timestamp, true
+		if syncsEach(p.cfg.Load()) {
+			a.Flush = verdict.Last + 1
+		}
 		return nil
 	}
 	if err := p.writeLocked(w); err != nil {
@@ -117,6 +117,7 @@ func (p *Partition) commit(w *write, a *Appended) error {
 	if w.header.LogAppendTime() {
 		a.LogAppendTime = w.header.MaxTimestamp
 	}
+	a.Flush = p.countLocked(end, p.log.End(), p.cfg.Load())
 	p.publishLocked()
 	p.changedLocked()
 	return nil
@@ -139,12 +140,12 @@ func (p *Partition) checkLocked(w *write) (idempotence.Verdict, error) {
 // writeLocked writes the batch, and takes it into the producers' state.
 func (p *Partition) writeLocked(w *write) error {
 	if err := p.settleLocked(); err != nil {
-		return p.storageErrorLocked(err)
+		return err
 	}
 	at, err := p.log.Append(w.batch, w.req.Now)
 	if at.Rolled {
 		p.snapshotLocked(at.Segment)
-		p.shared.schedule.after(0, func(time.Time) { _ = p.Sync() }) // it logs its error
+		p.syncSoon()
 	}
 	if err != nil {
 		return p.storageErrorLocked(err)
@@ -187,16 +188,8 @@ func (p *Partition) changedLocked() {
 		p.mu.Lock()
 		p.mu.flushing = false
 		p.mu.Unlock()
-		_ = p.Sync() // it logs its error
+		p.syncSoon()
 	})
-}
-
-// flushMessages syncs as flush.messages says.
-func (p *Partition) flushMessages(cfg *config.Topic) error {
-	if cfg.FlushMessages < math.MaxInt64 && cfg.FlushMessages > 0 && p.log.End()-p.log.Durable() >= cfg.FlushMessages {
-		return p.Sync()
-	}
-	return nil
 }
 
 // scratch gives a buffer for a batch that may have to be rebuilt.

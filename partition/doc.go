@@ -26,12 +26,22 @@
 //
 // # Crash safety
 //
-// Creation: directory and partition.metadata are made, and become durable with the first append, before its write. A directory that
-// a power failure left without metadata has no records, and is removed at the next start.
+// Creation: a replica is made in memory. Its directory, partition.metadata and first .log follow in the background, and become durable
+// with the first append, before its write. A directory that a power failure left without metadata has no records, and is removed
+// at the next start. Before a partition takes the name of one that was deleted, the checkpoints forget that one.
 //
 // Append: the write of the batch is the commit point of the process; Sync makes it durable against power failures (Kafka relies on
-// replication there, and so do we). An abort marker's entry in the transaction index follows its write. If it can't be
+// replication there, and so do we). With flush.messages=1 the high watermark waits for Sync, and so does every acknowledgement; with
+// a larger number that of the append that reaches it. Syncs run in the background, some partitions at once and each for all that was
+// appended before it began (syncSoon), so that any number of appends share one. An abort marker's entry in the transaction index follows its write. If it can't be
 // written it stays in memory; recovery finds it in the log.
+//
+// Sync: what the files beside the log lack is written, then those files are synced, then the log, and the recovery point moves. A
+// failed fsync takes the partition offline: what the disk has is unknown, and a second fsync would not tell. Without room for the
+// other files the log is synced and the recovery point stays.
+//
+// Leader epochs: an epoch is in the batches, so its line in leader-epoch-checkpoint may come later: it is written, durably, before the
+// recovery point moves over the epoch's begin, and at a stop.
 //
 // Roll: a snapshot of the producers is written for the new segment's base. It is synced, as the transaction index is, before the recovery point
 // moves over it, so recovery finds it whole. A damaged one is seen by its checksum; the next older one and a longer replay do the same.

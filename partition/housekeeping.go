@@ -178,6 +178,15 @@ func (s *Set) logged(checkpoint func() error) func() {
 
 // checkpointPoints writes the recovery points and the log starts.
 func (s *Set) checkpointPoints() error {
+	stale := s.checkpoints.stalePoints.take()
+	err := s.writePoints()
+	if err != nil {
+		s.checkpoints.stalePoints.put(stale)
+	}
+	return err
+}
+
+func (s *Set) writePoints() error {
 	recovery, start := map[key]int64{}, map[key]int64{}
 	for p := range s.All() {
 		k := p.key()
@@ -199,6 +208,15 @@ func (s *Set) checkpointPoints() error {
 
 // checkpointHighWatermarks writes the high watermarks.
 func (s *Set) checkpointHighWatermarks() error {
+	stale := s.checkpoints.staleMarks.take()
+	err := s.writeHighWatermarks()
+	if err != nil {
+		s.checkpoints.staleMarks.put(stale)
+	}
+	return err
+}
+
+func (s *Set) writeHighWatermarks() error {
 	offsets := map[key]int64{}
 	for p := range s.All() {
 		if p.log == nil {

@@ -44,7 +44,7 @@ func readMetadata(fsys vfs.FS, dir string) (protocol.UUID, error) {
 }
 
 // writeMetadata creates partition.metadata, whole or not at all as far as this process goes. It is synced before the first
-// append (syncMetadata); a directory that a power failure leaves without it has no records.
+// append (settleLocked); a directory that a power failure leaves without it has no records.
 func writeMetadata(fsys vfs.FS, dir string, topicID protocol.UUID) error {
 	name := filepath.Join(dir, partitionMetadataFile)
 	f, err := fsys.OpenFile(name+tmpSuffix, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -56,17 +56,6 @@ func writeMetadata(fsys vfs.FS, dir string, topicID protocol.UUID) error {
 		return err
 	}
 	return fsys.Rename(name+tmpSuffix, name)
-}
-
-// syncMetadata makes the partition's directory and its partition.metadata durable.
-func syncMetadata(fsys vfs.FS, dir string) error {
-	if err := syncFile(fsys, filepath.Join(dir, partitionMetadataFile)); err != nil {
-		return err
-	}
-	if err := fsys.SyncDir(dir); err != nil {
-		return err
-	}
-	return fsys.SyncDir(filepath.Dir(dir))
 }
 
 func syncFile(fsys vfs.FS, name string) error {

@@ -222,6 +222,9 @@ func TestDeleteRecords(t *testing.T) {
 	for range 10 {
 		mustProduce(t, p, spec{})
 	}
+	if err := p.Sync(); err != nil {
+		t.Fatal(err)
+	}
 	for offset, want := range map[int64]*kerr.Error{11: kerr.OffsetOutOfRange, -2: kerr.OffsetOutOfRange} {
 		_, err := p.DeleteRecords(offset)
 		wantCode(t, err, want)
@@ -230,6 +233,9 @@ func TestDeleteRecords(t *testing.T) {
 		if low, err := p.DeleteRecords(step.offset); err != nil || low != step.low {
 			t.Errorf("%d: %d, %v", step.offset, low, err)
 		}
+	}
+	if err := p.Sync(); err != nil {
+		t.Fatal(err)
 	}
 	if got := string(readFile(t, n.fsys, "/data/t-0/leader-epoch-checkpoint")); got != "0\n1\n0 10\n" {
 		t.Errorf("%q", got)

@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"maps"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -60,6 +61,7 @@ func newSet(o Options, c *claim, now time.Time) *Set {
 		shared: &shared{
 			fsys: o.FS, logger: o.Logger, nodeID: c.NodeID, opened: now,
 			files: log.NewFiles(o.FS, maxOpenFiles), schedule: schedule{planned: make(chan struct{}, 1)},
+			making: crew{limit: runtime.GOMAXPROCS(0)}, syncs: crew{limit: syncsAtOnce}, parent: dirSync{fsys: o.FS, dir: o.Dir},
 		},
 		dir: o.Dir, claim: c, registerer: o.Registerer, brokerEpoch: o.BrokerEpoch, previous: -1,
 	}
@@ -353,7 +355,7 @@ func (p *Partition) adopt(r log.Report) error {
 	}
 	p.mu.snapshots = slices.Sorted(maps.Keys(snapshots))
 	p.txns = openTxnIndex(p.shared.fsys, p.dir, slices.Collect(maps.Keys(txns)))
-	p.mu.durable = p.log.End() > 0
+	p.mu.made, p.mu.durable, p.mu.change = true, p.log.End() > 0, p.shared.parent.changed()
 	p.mu.unstableFloor = p.log.Start()
 	return errors.Join(append(errs, p.adoptEpochs())...)
 }
@@ -361,7 +363,9 @@ func (p *Partition) adopt(r log.Report) error {
 // adoptEpochs reads the leader epochs. A file that can't be read is made anew from the batches.
 func (p *Partition) adoptEpochs() error {
 	e, err := readEpochs(p.shared.fsys, p.dir)
-	p.mu.saved = err == nil
+	if err == nil {
+		p.savedEpochs = e
+	}
 	if errors.Is(err, errCheckpoint) {
 		p.shared.logger.Warn("leader epochs are rebuilt", "topic", p.topic, "partition", p.index, "err", err)
 		e, err = p.epochsOfLog()
@@ -369,10 +373,7 @@ func (p *Partition) adoptEpochs() error {
 	if err != nil {
 		return err
 	}
-	n := len(e)
-	if e = e.truncate(p.log.End()).trim(p.log.Start()); len(e) != n {
-		p.mu.saved = false
-	}
+	e = e.truncate(p.log.End()).trim(p.log.Start())
 	p.epochs.Store(&e)
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"sync"
@@ -29,6 +28,9 @@ type shared struct {
 	opened   time.Time // of the set: what stands for the time of appends that only the log knows of
 	files    *log.Files
 	schedule schedule
+	making   crew // makes new partitions' files
+	syncs    crew // makes what was appended durable
+	parent   dirSync
 	// unverified: transactional batches may begin a transaction without a guard (transaction.partition.verification.enable is off).
 	unverified atomic.Bool
 	// checkpoints are armed by the first change that they would have to tell.
@@ -53,8 +55,10 @@ type Partition struct {
 	epochs atomic.Pointer[epochs] // changed under mu
 	loaded atomic.Bool            // mu.table is there
 
-	syncing sync.Mutex // one sync at a time; before mu
-	mu      struct {
+	syncState   atomic.Int32
+	syncing     sync.Mutex // one sync at a time; before mu
+	savedEpochs epochs     // what the file of leader epochs has; guarded by syncing
+	mu          struct {
 		sync.Mutex
 		table     *idempotence.Table // nil until it is first needed
 		snapshots []int64            // offsets of the snapshot files, ascending
@@ -62,11 +66,13 @@ type Partition struct {
 		// unstableFloor is where a transaction counts as beginning that began below the log start: the base of the batch that holds the
 		// log start (Kafka's way).
 		unstableFloor int64
-		saved         bool // the file of leader epochs has what is in memory
-		durable       bool // so are the directory and partition.metadata
-		noSpace       bool // the last write found the disk full, and that was logged
-		flushing      bool // a flush by flush.ms is scheduled
-		touched       bool // since the last housekeeping
+		made          bool  // the directory and partition.metadata are there
+		change        int64 // number of the change that made the directory (dirSync)
+		durable       bool  // so are the directory and partition.metadata
+		counted       int64 // log end as of the last append that flush.messages counted to
+		noSpace       bool  // the last write found the disk full, and that was logged
+		flushing      bool  // a flush by flush.ms is scheduled
+		touched       bool  // since the last housekeeping
 	}
 	view view
 }
@@ -122,10 +128,10 @@ func (p *Partition) Lead(epoch int32, replicas, isr []int32) (err error) {
 	if e := *p.epochs.Load(); epoch > e.latest() {
 		e = e.assign(epoch, end)
 		p.epochs.Store(&e)
-		p.mu.saved = false
 	}
 	p.view.lead(epoch, end, len(replicas), len(isr), slices.Equal(isr, []int32{p.shared.nodeID}))
 	p.publishLocked()
+	p.catchUpLocked()
 	return nil
 }
 
@@ -142,12 +148,12 @@ func (p *Partition) Resign(epoch int32) {
 func (p *Partition) publishLocked() {
 	p.view.Lock()
 	defer p.view.Unlock()
-	o := &p.view.offsets
+	o, cfg := &p.view.offsets, p.cfg.Load()
 	before := *o
 	o.Start, o.End = p.log.Start(), p.log.End()
 	o.HW = min(max(o.HW, o.Start), o.End)
-	if p.view.alone && p.view.isr >= min(int(p.cfg.Load().MinInsyncReplicas), p.view.replicas) {
-		o.HW = o.End
+	if p.view.alone && p.view.isr >= min(int(cfg.MinInsyncReplicas), p.view.replicas) {
+		o.HW = max(o.HW, p.committable(cfg))
 	}
 	o.LSO = min(o.LSO, o.HW)
 	if p.mu.table != nil {
@@ -157,21 +163,24 @@ func (p *Partition) publishLocked() {
 		}
 		o.LSO = controlmarkers.LastStable(first, o.HW)
 	}
+	durable := p.log.Durable()
+	synced := durable != p.view.durable
+	p.view.durable = durable
 	if *o != before {
 		p.view.wakeLocked(o.HW != before.HW)
+	}
+	if synced || o.HW != before.HW {
+		p.view.releaseLocked()
 	}
 }
 
 // trimmedLocked follows a raised log start.
 func (p *Partition) trimmedLocked() error {
 	start := p.log.Start()
-	e := p.epochs.Load().trim(start)
-	p.epochs.Store(&e)
-	p.mu.saved = false
-	if err := p.findFloorLocked(); err != nil {
-		return err
+	if e := p.epochs.Load().trim(start); !slices.Equal(e, *p.epochs.Load()) {
+		p.epochs.Store(&e)
 	}
-	return p.saveEpochsLocked()
+	return p.findFloorLocked()
 }
 
 // findFloorLocked finds the base of the batch that holds the log start.
@@ -186,81 +195,6 @@ func (p *Partition) findFloorLocked() error {
 		break
 	}
 	return nil
-}
-
-// saveEpochsLocked writes the leader epochs, if the file doesn't have them.
-func (p *Partition) saveEpochsLocked() error {
-	if p.mu.saved {
-		return nil
-	}
-	if err := vfs.WriteFileAtomic(p.shared.fsys, filepath.Join(p.dir, leaderEpochFile), p.epochs.Load().format()); err != nil {
-		return err
-	}
-	p.mu.saved = true
-	return nil
-}
-
-// settleLocked writes what must be durable before the first append of a partition, and of an epoch.
-func (p *Partition) settleLocked() error {
-	if !p.mu.durable {
-		if err := syncMetadata(p.shared.fsys, p.dir); err != nil {
-			return err
-		}
-		p.mu.durable = true
-	}
-	return p.saveEpochsLocked()
-}
-
-// Sync makes everything appended so far durable, and moves the recovery point. An error takes the partition offline.
-func (p *Partition) Sync() (err error) {
-	defer p.guard(&err)
-	p.syncing.Lock()
-	defer p.syncing.Unlock()
-	if err := p.Err(); err != nil {
-		return err
-	}
-	p.mu.Lock()
-	if err = p.txns.flush(); err != nil && noSpace(err) {
-		p.mu.Unlock()
-		return fmt.Errorf("%w: %w", kerr.KafkaStorageError, err) // what is in memory only is written with the next sync
-	}
-	end, files := p.log.End(), p.takeUnsyncedLocked()
-	p.mu.Unlock()
-	if err == nil {
-		err = p.syncTo(end, files)
-	}
-	if err != nil {
-		return p.fail(err)
-	}
-	return nil
-}
-
-// takeUnsyncedLocked gives the files that have to be synced before the recovery point moves to the log's end.
-func (p *Partition) takeUnsyncedLocked() []string {
-	files := append(p.mu.unsynced, p.txns.takeUnsynced()...)
-	p.mu.unsynced = nil
-	return files
-}
-
-// syncTo syncs files and then the log up to an offset, and so moves the recovery point.
-func (p *Partition) syncTo(end int64, files []string) error {
-	if err := p.syncFiles(files); err != nil {
-		return err
-	}
-	return p.log.Sync(end)
-}
-
-// syncFiles syncs files and then the partition's directory. Files that are gone need not be synced.
-func (p *Partition) syncFiles(names []string) error {
-	if len(names) == 0 {
-		return nil
-	}
-	for _, name := range names {
-		if err := syncFile(p.shared.fsys, name); err != nil && !isNotExist(err) {
-			return err
-		}
-	}
-	return p.shared.fsys.SyncDir(p.dir)
 }
 
 // fail takes the partition offline for good, with one line in the log, and gives the error that everybody gets from now on.
@@ -301,6 +235,7 @@ func (p *Partition) setConfig(cfg *config.Topic) {
 	}
 	p.log.SetSettings(segmentSettings(cfg))
 	p.publishLocked()
+	p.catchUpLocked()
 }
 
 // segmentSettings are a topic's settings that concern its segments.

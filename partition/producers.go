@@ -281,15 +281,12 @@ func (p *Partition) recoverLocked(base int64) error {
 		}
 		p.snapshotLocked(s.Next)
 	}
-	if len(e) != len(*p.epochs.Load()) {
-		p.mu.saved = false
-	}
 	p.epochs.Store(&e)
 	if err := p.findFloorLocked(); err != nil {
 		return err
 	}
 	p.readyLocked(table)
-	return p.saveEpochsLocked()
+	return nil
 }
 
 // recoverSegment replays one segment.

@@ -19,7 +19,6 @@ import (
 
 	"oncelog/config"
 	"oncelog/internal/vfs"
-	"oncelog/log"
 	"oncelog/protocol"
 )
 
@@ -64,6 +63,9 @@ type Set struct {
 		sync.Mutex
 		kept    checkpoints       // what was read at the start, for partitions that could not be loaded
 		written map[string][]byte // content of the files, by name
+		// Partitions that were removed while the files of recovery points and log starts, or those of high watermarks, tell of
+		// them. They have locks of their own.
+		stalePoints, staleMarks keySet
 	}
 
 	stop    context.CancelFunc
@@ -143,34 +145,6 @@ func (s *Set) SetBrokerConfig(cfg *config.Broker) {
 	s.shared.unverified.Store(!cfg.Bool("transaction.partition.verification.enable"))
 }
 
-// Create makes a replica, or gives the one that is there. A directory of the same name that belongs to another topic is put
-// aside as a stray. The files are durable with the first append.
-func (s *Set) Create(topic string, id [16]byte, index int32, cfg *config.Topic, now time.Time) (*Partition, error) {
-	s.changing.Lock()
-	defer s.changing.Unlock()
-	if p := s.Get(topic, index); p != nil {
-		if p.id == id {
-			return p, nil
-		}
-		if err := s.putAside(p, straySuffix); err != nil {
-			return nil, err
-		}
-	}
-	dir := filepath.Join(s.dir, dirName(topic, index))
-	if err := s.shared.fsys.MkdirAll(dir, 0o755); err != nil {
-		return nil, fmt.Errorf("%w: %w", kerr.KafkaStorageError, err)
-	}
-	if err := writeMetadata(s.shared.fsys, dir, id); err != nil {
-		return nil, fmt.Errorf("%w: %w", kerr.KafkaStorageError, err)
-	}
-	p := s.newPartition(topic, id, index, cfg)
-	if err := p.open(log.Recovery{Clean: true}, 0, now); err != nil {
-		return nil, fmt.Errorf("%w: %w", kerr.KafkaStorageError, err)
-	}
-	s.add(p)
-	return p, nil
-}
-
 func (s *Set) newPartition(topic string, id protocol.UUID, index int32, cfg *config.Topic) *Partition {
 	p := &Partition{shared: s.shared, topic: topic, index: index, id: id, dir: filepath.Join(s.dir, dirName(topic, index))}
 	p.cfg.Store(cfg)
@@ -202,6 +176,8 @@ func (s *Set) Stray(topic string, index int32) error {
 // putAside ends a replica and renames its directory.
 func (s *Set) putAside(p *Partition, suffix string) error {
 	s.forget(p)
+	s.checkpoints.stalePoints.add(p.key())
+	s.checkpoints.staleMarks.add(p.key())
 	p.mu.Lock()
 	p.view.close(fmt.Errorf("%s was removed: %w", p.key(), kerr.UnknownTopicOrPartition))
 	if p.log != nil {
@@ -235,7 +211,7 @@ func (s *Set) removeLater(dir string, delayMs int64) {
 func (s *Set) Close() error {
 	s.halt()
 	var unclean atomic.Bool
-	each(s.All(), s.workers(), func(p *Partition) {
+	each(s.All(), max(s.workers(), syncsAtOnce), func(p *Partition) {
 		clean, err := p.close()
 		if err != nil {
 			s.shared.logger.Error("partition is not closed in order", "topic", p.topic, "partition", p.index, "err", err)
@@ -273,6 +249,8 @@ var errClosed = fmt.Errorf("the node is stopping: %w", kerr.NotLeaderForPartitio
 func (s *Set) halt() {
 	s.stop()
 	s.stopped.Wait()
+	s.shared.making.close()
+	s.shared.syncs.close()
 	if s.collector != nil {
 		s.registerer.Unregister(s.collector)
 	}
@@ -296,7 +274,7 @@ func (p *Partition) close() (clean bool, err error) {
 	}
 	end, files := p.log.End(), p.takeUnsyncedLocked()
 	p.mu.Unlock()
-	if err = errors.Join(p.syncTo(end, files), p.log.Close()); err != nil {
+	if err = errors.Join(p.saveEpochs(end), p.syncTo(end, files), p.log.Close()); err != nil {
 		return false, fmt.Errorf("close %s: %w", p.key(), err)
 	}
 	return true, nil

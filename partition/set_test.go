@@ -44,12 +44,16 @@ func TestNewDirectory(t *testing.T) {
 	if p.Topic() != "t" || p.Index() != 0 || p.TopicID() != [16]byte{1} || n.Get("t", 1) != nil || n.GetByID([16]byte{1}, 0) != p {
 		t.Error("wrong partition")
 	}
-	// Nothing is written for an epoch before its first append.
+	// Nothing is written for an epoch before its first sync.
+	p.make()
 	if slices.Contains(names(t, disk, "/data/t-0"), leaderEpochFile) {
 		t.Error("leader epochs were written")
 	}
 	mustProduce(t, p, spec{})
 	mustProduce(t, p, spec{n: 2})
+	if err := p.Sync(); err != nil {
+		t.Fatal(err)
+	}
 	if got := string(readFile(t, disk, "/data/t-0/leader-epoch-checkpoint")); got != "0\n1\n0 0\n" {
 		t.Errorf("%q", got)
 	}
@@ -154,6 +158,7 @@ func TestDeleteAndStray(t *testing.T) {
 	if same, err := n.Create("t", protocol.UUID{2}, 0, n.topic, start); err != nil || same != q {
 		t.Error("made twice", err)
 	}
+	q.make()
 	if err := n.Stray("t", 0); err != nil {
 		t.Fatal(err)
 	}
@@ -177,9 +182,11 @@ func TestDirectoryWithoutMetadata(t *testing.T) {
 	disk := vfs.NewMem()
 	n := open(t, disk, topicConfig(t))
 	mustProduce(t, n.lead(), spec{})
-	if _, err := n.Create("e", protocol.UUID{3}, 0, n.topic, start); err != nil {
+	e, err := n.Create("e", protocol.UUID{3}, 0, n.topic, start)
+	if err != nil {
 		t.Fatal(err)
 	}
+	e.make()
 	n.close()
 	overwrite(t, disk, "/data/e-0/partition.metadata", nil)
 	if err := disk.Remove("/data/t-0/partition.metadata"); err != nil {

@@ -15,6 +15,7 @@ type view struct {
 	sync.Mutex
 	offsets Offsets
 
+	durable    int64 // the log is durable up to there
 	err        error // not nil: offline or deleted, for good
 	leading    bool
 	epochStart int64 // log end when the current epoch began
@@ -27,10 +28,23 @@ type view struct {
 	moved    chan struct{} // closed at the next move of the high watermark; nil if nobody asked
 }
 
-// awaiting is one AwaitHW.
+// awaiting is one AwaitHW or AwaitDurable.
 type awaiting struct {
-	offset int64
-	done   chan struct{}
+	awaited
+	done chan struct{}
+}
+
+// awaited is an offset that the high watermark, or what is durable, shall reach.
+type awaited struct {
+	offset  int64
+	durable bool
+}
+
+func (v *view) reachedLocked(a awaited) bool {
+	if a.durable {
+		return a.offset <= v.durable
+	}
+	return a.offset <= v.offsets.HW
 }
 
 // wakeLocked tells everybody who waits for a change. No send blocks.
@@ -41,15 +55,16 @@ func (v *view) wakeLocked(highWatermarkMoved bool) {
 		default: // it will look anyway
 		}
 	}
-	if !highWatermarkMoved {
-		return
-	}
-	if v.moved != nil {
+	if highWatermarkMoved && v.moved != nil {
 		close(v.moved)
 		v.moved = nil
 	}
+}
+
+// releaseLocked lets go who awaits what has come, or can't come any more.
+func (v *view) releaseLocked() {
 	v.awaiting = slices.DeleteFunc(v.awaiting, func(a awaiting) bool {
-		done := a.offset <= v.offsets.HW || v.err != nil || !v.leading
+		done := v.reachedLocked(a.awaited) || v.err != nil || !v.leading
 		if done {
 			close(a.done)
 		}
@@ -74,6 +89,7 @@ func (v *view) resign(epoch int32) {
 	if v.leading && v.offsets.LeaderEpoch <= epoch {
 		v.leading, v.alone = false, false
 		v.wakeLocked(true)
+		v.releaseLocked()
 	}
 }
 
@@ -86,6 +102,7 @@ func (v *view) close(err error) bool {
 	}
 	v.err, v.leading, v.alone = err, false, false
 	v.wakeLocked(true)
+	v.releaseLocked()
 	return true
 }
 
@@ -168,8 +185,18 @@ func (p *Partition) Committed() (highWatermark int64, changed <-chan struct{}) {
 // AwaitHW returns when the high watermark has reached the offset. It fails when ctx ends, and with
 // NOT_LEADER_OR_FOLLOWER or the partition's own error when it can no longer happen here.
 func (p *Partition) AwaitHW(ctx context.Context, offset int64) error {
+	return p.await(ctx, awaited{offset: offset})
+}
+
+// AwaitDurable returns when everything below the offset is durable, which somebody has to have asked for (Appended.Flush). It
+// fails as AwaitHW does.
+func (p *Partition) AwaitDurable(ctx context.Context, offset int64) error {
+	return p.await(ctx, awaited{offset: offset, durable: true})
+}
+
+func (p *Partition) await(ctx context.Context, a awaited) error {
 	for {
-		done, err := p.view.await(offset)
+		done, err := p.view.await(a)
 		if done == nil {
 			return err
 		}
@@ -183,7 +210,7 @@ func (p *Partition) AwaitHW(ctx context.Context, offset int64) error {
 }
 
 // await gives a channel to wait on, nil if the answer is known.
-func (v *view) await(offset int64) (chan struct{}, error) {
+func (v *view) await(a awaited) (chan struct{}, error) {
 	v.Lock()
 	defer v.Unlock()
 	switch {
@@ -191,12 +218,12 @@ func (v *view) await(offset int64) (chan struct{}, error) {
 		return nil, v.err
 	case !v.leading:
 		return nil, kerr.NotLeaderForPartition
-	case offset <= v.offsets.HW:
+	case v.reachedLocked(a):
 		return nil, nil
 	}
-	a := awaiting{offset, make(chan struct{})}
-	v.awaiting = append(v.awaiting, a)
-	return a.done, nil
+	done := make(chan struct{})
+	v.awaiting = append(v.awaiting, awaiting{a, done})
+	return done, nil
 }
 
 func (v *view) giveUp(done chan struct{}) {

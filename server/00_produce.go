@@ -21,8 +21,8 @@ import (
 //   - One batch per partition, appended from the request's own bytes. A partition that is named twice counts as its last.
 //   - Transactional batches come from one producer. Those that open the transaction in their partition are verified with, or
 //     added by, the transaction coordinator before they are appended (KIP-890); the reader of the connection waits for that.
-//   - acks=-1 waits for the high watermark off the reader, so the waits of pipelined requests overlap. acks=0 has no answer; an
-//     error closes the connection.
+//   - acks=-1 waits for the high watermark off the reader, so the waits of pipelined requests overlap. So does either acks wait for
+//     the disk where flush.messages wants that. acks=0 has no answer; an error closes the connection.
 //   - Internal topics take nothing from any client.
 //
 // Version notes
@@ -69,12 +69,12 @@ func (s *Server) handleProduce(r *request) pending {
 	for i := range p.rows {
 		p.append(&p.rows[i])
 	}
-	if req.Acks != -1 || p.committed() {
+	if p.acknowledged() {
 		p.finish()
 		return p.answer()
 	}
 	return await(func(ctx context.Context) kmsg.Response {
-		p.awaitCommitted(ctx)
+		p.awaitAcknowledged(ctx)
 		p.finish()
 		return p.resp
 	})
@@ -384,26 +384,35 @@ func (p *produce) append(row *produceRow) {
 	}
 }
 
-// committed tells whether nothing has to be waited for.
-func (p *produce) committed() bool {
+// acknowledged tells whether nothing has to be waited for.
+func (p *produce) acknowledged() bool {
+	if p.req.Acks == 0 {
+		return true
+	}
 	for i := range p.rows {
 		row := &p.rows[i]
-		if row.err == nil && row.replica.Offsets().HW <= row.appended.LastOffset {
+		if row.err == nil && (row.appended.Flush > 0 || p.req.Acks == -1 && row.replica.Offsets().HW <= row.appended.LastOffset) {
 			return false
 		}
 	}
 	return true
 }
 
-// awaitCommitted waits until all batches are on all replicas in sync, or the
-// time of the request is over. What is appended stays.
-func (p *produce) awaitCommitted(ctx context.Context) {
-	ctx, cancel := context.WithDeadline(ctx, p.request.received.Add(time.Duration(p.req.TimeoutMillis)*time.Millisecond))
-	defer cancel()
+// awaitAcknowledged waits until all batches are on all replicas in sync, or the time of the request is over, and until they are on
+// disk where that was asked for. What is appended stays.
+func (p *produce) awaitAcknowledged(ctx context.Context) {
+	if p.req.Acks == -1 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithDeadline(ctx, p.request.received.Add(time.Duration(p.req.TimeoutMillis)*time.Millisecond))
+		defer cancel()
+	}
 	for i := range p.rows {
 		row := &p.rows[i]
-		if row.err == nil {
+		if row.err == nil && p.req.Acks == -1 {
 			row.err = row.replica.AwaitHW(ctx, row.appended.LastOffset+1)
+		}
+		if row.err == nil && row.appended.Flush > 0 {
+			row.err = row.replica.AwaitDurable(ctx, row.appended.Flush)
 		}
 	}
 }

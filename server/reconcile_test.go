@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"oncelog/cluster"
@@ -209,6 +211,7 @@ func TestStrayReplicasArePutAside(t *testing.T) {
 	c := newConverging(t, fsys, t.TempDir())
 	c.create("a")
 	c.state()
+	c.append("a") // replicas without records may have no files yet
 	c.close()
 	c = newConverging(t, fsys, t.TempDir()) // another cluster's metadata
 	c.expect("config map[min.insync.replicas:1] map[]")
@@ -228,8 +231,23 @@ func TestStrayReplicasArePutAside(t *testing.T) {
 	c.close()
 }
 
-// TestFullDiskIsTriedAgain: a replica that the disk refuses keeps nobody else waiting, and comes into service by itself when there is room.
-func TestFullDiskIsTriedAgain(t *testing.T) {
+// append appends a record to both partitions of a topic.
+func (c *converging) append(topic string) {
+	c.t.Helper()
+	for index := range int32(2) {
+		if err := c.tryAppend(topic, index); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+func (c *converging) tryAppend(topic string, index int32) error {
+	_, err := c.replicas.Get(topic, index).Append(partition.AppendRequest{Batch: batch(c.t, 1, 10), Acks: -1, ExpectEpoch: -1, Now: time.Now()})
+	return err
+}
+
+// TestFullDiskKeepsNobodyWaiting: a replica whose files the disk refuses refuses records itself, as long as there is no room.
+func TestFullDiskKeepsNobodyWaiting(t *testing.T) {
 	var full atomic.Bool
 	fsys := vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
 		if full.Load() && strings.Contains(op.Name, "/a-") {
@@ -242,9 +260,40 @@ func TestFullDiskIsTriedAgain(t *testing.T) {
 	full.Store(true)
 	c.create("a", "b")
 	c.expect(`
+a-0 at 0
+a-1 at 0
 b-0 at 0
 b-1 at 0
 config map[min.insync.replicas:1] map[]`)
+	c.append("b")
+	if err := c.tryAppend("a", 0); !errors.Is(err, kerr.KafkaStorageError) {
+		t.Error(err)
+	}
+	full.Store(false)
+	c.append("a")
+}
+
+// TestRefusedReplicaIsTriedAgain: a replica that can't follow its predecessor yet comes into service by itself when it can.
+func TestRefusedReplicaIsTriedAgain(t *testing.T) {
+	var full atomic.Bool
+	fsys := vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
+		if full.Load() && strings.HasSuffix(op.Name, "checkpoint.tmp") {
+			return syscall.ENOSPC
+		}
+		return nil
+	})
+	c := newConverging(t, fsys, t.TempDir())
+	defer c.close()
+	c.create("a")
+	c.state()
+	c.append("a")
+	full.Store(true)
+	c.delete("a")
+	c.state()
+	c.create("a", "b")
+	c.expect(`
+b-0 at 0
+b-1 at 0`)
 	full.Store(false)
 	waitFor(t, "the replicas", func() bool { return c.replicas.Get("a", 0) != nil && c.replicas.Get("a", 1) != nil })
 }

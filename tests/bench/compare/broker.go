@@ -70,14 +70,29 @@ func (c contender) start(ctx context.Context, dir string, settings []string) (*b
 			conn.Close()
 			break
 		}
-		if err := pause(ctx, lookEvery); err != nil {
-			return nil, fmt.Errorf("%s does not listen on port %d: %w; see %s", c.name, c.port, err, out.Name())
+		err := pause(ctx, lookEvery)
+		if b.failed() {
+			err = errors.New("its command has failed")
+		}
+		if err != nil {
+			said, _ := os.ReadFile(out.Name())
+			return nil, fmt.Errorf("%s does not listen on port %d: %w\n%s", c.name, c.port, err, said)
 		}
 	}
 	if b.pid, err = listenerOf(c.port); err != nil {
 		return nil, err
 	}
 	return b, nil
+}
+
+// failed tells whether the command has ended with an error.
+func (b *broker) failed() bool {
+	select {
+	case <-b.ended:
+		return !b.command.ProcessState.Success()
+	default:
+		return false
+	}
 }
 
 // stop ends the broker with a signal and waits for that.

@@ -143,8 +143,8 @@ func consumeLoads() []load {
 		change(&l)
 		return l
 	}
-	cheap := []goal{{figure: "cpu", most: 1}}
-	limited := []goal{{figure: "cpu", most: 1}, {figure: "cpu", most: 1.2, than: "limit"}}
+	cheap := []goal{{figure: cpuPer, most: 1}}
+	limited := []goal{{figure: cpuPer, most: 1}, {figure: cpuPer, most: 1.2, than: "limit"}}
 	txns := func(aborted int) consumeLoad {
 		return consumeLoad{bytes: 400 << 20, partitions: 12, committed: true, perTxn: 100, aborted: aborted}
 	}

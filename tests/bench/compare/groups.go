@@ -113,7 +113,7 @@ func (w *wire) pipeline(frames [][]byte, n int, check func([]byte) error) ([]tim
 				return nil, err
 			}
 		}
-		answer, err := w.receiveOne()
+		answer, err := w.receive()
 		if err != nil {
 			return nil, err
 		}
@@ -137,39 +137,59 @@ type joined struct {
 	generation int32
 }
 
-// join makes n members of a group, over one connection, and tells how long the rebalance took.
-func join(ctx context.Context, w *wire, group string, n int) ([]joined, time.Duration, error) {
-	if err := w.coordinator(ctx, group); err != nil {
-		return nil, 0, err
-	}
-	ids := make([]string, n)
-	for i := range ids {
+// join makes n members of a group, each over a connection of its own, and tells how long the rebalance took.
+func join(ctx context.Context, address, group string, n int) ([]joined, time.Duration, error) {
+	members, wires, failures := make([]joined, n), make([]*wire, n), make([]error, n)
+	for i := range members {
+		w, err := dial(ctx, address)
+		if err != nil {
+			return nil, 0, err
+		}
+		defer w.close()
+		if i == 0 {
+			if err := w.coordinator(ctx, group); err != nil {
+				return nil, 0, err
+			}
+		}
 		resp, err := w.ask(joinRequest(group, ""))
 		if err != nil {
 			return nil, 0, err
 		}
-		ids[i] = resp.(*kmsg.JoinGroupResponse).MemberID
+		wires[i], members[i] = w, joined{group: group, id: resp.(*kmsg.JoinGroupResponse).MemberID}
 	}
 	began := time.Now()
-	for _, id := range ids {
-		if err := w.send(frame(joinRequest(group, id))); err != nil {
-			return nil, 0, err
-		}
+	var all sync.WaitGroup
+	for i := range members {
+		all.Go(func() { failures[i] = members[i].join(wires[i]) })
 	}
-	members := make([]joined, n)
-	for i := range ids {
-		answer, err := w.receiveOne()
-		if err != nil {
-			return nil, 0, err
-		}
-		resp := kmsg.NewPtrJoinGroupResponse()
-		resp.Version = 7
-		if err := errors.Join(decode(answer, resp), kerr.ErrorForCode(resp.ErrorCode)); err != nil {
-			return nil, 0, fmt.Errorf("join of member %d: %w", i, err)
-		}
-		members[i] = joined{group, resp.MemberID, resp.Generation}
+	all.Wait()
+	return members, time.Since(began), errors.Join(failures...)
+}
+
+// join joins and syncs one member. All of a group come at the same time, so there is one generation.
+func (m *joined) join(w *wire) error {
+	got, err := w.ask(joinRequest(m.group, m.id))
+	if err != nil {
+		return err
 	}
-	return members, time.Since(began), syncGroup(w, members)
+	resp := got.(*kmsg.JoinGroupResponse)
+	if err := kerr.ErrorForCode(resp.ErrorCode); err != nil {
+		return fmt.Errorf("join: %w", err)
+	}
+	m.generation = resp.Generation
+	req := kmsg.NewPtrSyncGroupRequest()
+	req.Version, req.Group, req.MemberID, req.Generation = 5, m.group, m.id, m.generation
+	kind, name := "consumer", "range"
+	req.ProtocolType, req.Protocol = &kind, &name
+	for _, to := range resp.Members { // only the leader is told of them
+		a := kmsg.NewSyncGroupRequestGroupAssignment()
+		a.MemberID, a.MemberAssignment = to.MemberID, make([]byte, 100)
+		req.GroupAssignment = append(req.GroupAssignment, a)
+	}
+	if got, err = w.ask(req); err != nil {
+		return err
+	}
+	return kerr.ErrorForCode(got.(*kmsg.SyncGroupResponse).ErrorCode)
 }
 
 func joinRequest(group, id string) *kmsg.JoinGroupRequest {
@@ -182,37 +202,6 @@ func joinRequest(group, id string) *kmsg.JoinGroupRequest {
 	return req
 }
 
-func syncGroup(w *wire, members []joined) error {
-	for i, m := range members {
-		req := kmsg.NewPtrSyncGroupRequest()
-		req.Version, req.Group, req.MemberID, req.Generation = 5, m.group, m.id, m.generation
-		kind, name := "consumer", "range"
-		req.ProtocolType, req.Protocol = &kind, &name
-		if i == 0 {
-			for _, to := range members {
-				a := kmsg.NewSyncGroupRequestGroupAssignment()
-				a.MemberID, a.MemberAssignment = to.id, make([]byte, 100)
-				req.GroupAssignment = append(req.GroupAssignment, a)
-			}
-		}
-		if err := w.send(frame(req)); err != nil {
-			return err
-		}
-	}
-	for range members {
-		answer, err := w.receiveOne()
-		if err != nil {
-			return err
-		}
-		resp := kmsg.NewPtrSyncGroupResponse()
-		resp.Version = 5
-		if err := errors.Join(decode(answer, resp), kerr.ErrorForCode(resp.ErrorCode)); err != nil {
-			return fmt.Errorf("sync: %w", err)
-		}
-	}
-	return nil
-}
-
 func (l heartbeatLoad) run(ctx context.Context, b *bed) (result, error) {
 	wires, frames := make([]*wire, l.groups), make([][][]byte, l.groups)
 	for i := range wires {
@@ -221,7 +210,7 @@ func (l heartbeatLoad) run(ctx context.Context, b *bed) (result, error) {
 			return result{}, err
 		}
 		defer w.close()
-		members, _, err := join(ctx, w, fmt.Sprint("heartbeat-", time.Now().UnixNano(), "-", i), l.perGroup)
+		members, _, err := join(ctx, b.address, fmt.Sprint("heartbeat-", time.Now().UnixNano(), "-", i), l.perGroup)
 		if err != nil {
 			return result{}, err
 		}
@@ -263,12 +252,7 @@ func (l joinLoad) run(ctx context.Context, b *bed) (result, error) {
 	}
 	r := result{unit: "member"}
 	for i := range b.n(l.rebalances) {
-		w, err := dial(ctx, b.address)
-		if err != nil {
-			return result{}, err
-		}
-		_, took, err := join(ctx, w, fmt.Sprint("join-", time.Now().UnixNano(), "-", i), l.members)
-		w.close()
+		_, took, err := join(ctx, b.address, fmt.Sprint("join-", time.Now().UnixNano(), "-", i), l.members)
 		if err != nil {
 			return result{}, err
 		}
@@ -278,13 +262,18 @@ func (l joinLoad) run(ctx context.Context, b *bed) (result, error) {
 	return r, b.end()
 }
 
+func offsetLoads() []load {
+	return []load{
+		{name: "offsets/1", about: "OffsetCommit of 4 partitions, one at a time, 1 connection", run: offsetLoad{groups: 1, connections: 1, commits: 30000}.run,
+			goals: []goal{{figure: cpuPer, most: .3}, {figure: rate, least: 1.5}}},
+		{name: "offsets/64", about: "the same for 64 groups on 4 connections", run: offsetLoad{groups: 64, connections: 4, commits: 80000}.run,
+			goals: []goal{{figure: cpuPer, most: .3}, {figure: rate, least: 2}}},
+	}
+}
+
 func groupLoads() []load {
 	quick := []string{"group.initial.rebalance.delay.ms=100"}
 	return []load{
-		{name: "offsets/1", about: "OffsetCommit of 4 partitions, one at a time, 1 connection", run: offsetLoad{groups: 1, connections: 1, commits: 30000}.run,
-			goals: []goal{{figure: "cpu", most: .3}, {figure: rate, least: 1.5}}},
-		{name: "offsets/64", about: "the same for 64 groups on 4 connections", run: offsetLoad{groups: 64, connections: 4, commits: 80000}.run,
-			goals: []goal{{figure: "cpu", most: .3}, {figure: rate, least: 2}}},
 		{name: "groups/join", about: "joins of 100 members, rebalance delay 100 ms", settings: quick, run: joinLoad{members: 100, rebalances: 10}.run},
 		{name: "groups/heartbeats", about: "heartbeats of 1,000 members in 10 groups", settings: quick, run: heartbeatLoad{groups: 10, perGroup: 100, beats: 200000}.run},
 	}

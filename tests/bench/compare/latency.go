@@ -91,7 +91,7 @@ func latencyLoads() (loads []load) {
 		l := load{name: fmt.Sprint("latency/", perSecond), about: fmt.Sprintf("100 B records, %d/s, end to end", perSecond),
 			run: latencyLoad{perSecond: perSecond, seconds: 10}.run}
 		if perSecond == 1000 {
-			l.goals = []goal{{figure: "cpu", most: .3}, {figure: p50, most: .7}, {figure: p99, most: .33}}
+			l.goals = []goal{{figure: cpuPer, most: .3}, {figure: p50, most: .7}, {figure: p99, most: .33}}
 		}
 		loads = append(loads, l)
 	}

@@ -13,6 +13,8 @@ type load struct {
 	settings []string // of the broker; loads with the same settings share a process
 	// run does the work on a running broker. What it does before result.begin is not measured.
 	run func(ctx context.Context, b *bed) (result, error)
+	// alone is in the place of run for a load that starts the broker itself, on an empty folder.
+	alone func(ctx context.Context, r *runner, c contender, dir string) (figures, error)
 	// limit, if not nil, moves the same bytes with the least that can be done.
 	limit *limit
 	goals []goal
@@ -55,13 +57,12 @@ type figures map[string]float64
 
 // Figures that several loads have.
 const (
-	cpuPer    = "cpu/" // + unit, in ms or µs
-	rate      = "rate"
-	p50       = "p50 ms"
-	p99       = "p99 ms"
-	p999      = "p99.9 ms"
-	worst     = "max ms"
-	writtenBy = "written/byte"
+	cpuPer = "cpu"  // seconds of the broker per unit of work
+	rate   = "rate" // units of work per second
+	p50    = "p50 ms"
+	p99    = "p99 ms"
+	p999   = "p99.9 ms"
+	worst  = "max ms"
 )
 
 // goal is what ours is to reach: a figure as a ratio to that of a contender.
@@ -81,7 +82,7 @@ func (b *bed) figures(r result) figures {
 	f["wall s"] = seconds
 	if r.work > 0 {
 		f[rate] = r.work / seconds
-		f["cpu"] = cpu.Seconds() / r.work
+		f[cpuPer] = cpu.Seconds() / r.work
 		f["disk MB"] = float64(b.after.disk-b.before.disk) / 1e6
 	}
 	if n := len(r.latencies); n > 0 {

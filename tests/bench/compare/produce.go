@@ -26,7 +26,7 @@ type produceLoad struct {
 func (l produceLoad) options(address, topic string) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(address), kgo.DefaultProduceTopic(topic), kgo.RequiredAcks(l.acks), kgo.ProducerLinger(l.linger),
-		kgo.ProducerBatchCompression(l.codec), kgo.MaxBufferedRecords(max(32<<20/l.size, 64)),
+		kgo.ProducerBatchCompression(l.codec), kgo.MaxBufferedRecords(min(10000, 64<<20/l.size)),
 		kgo.RecordPartitioner(kgo.RoundRobinPartitioner()), kgo.ProducerBatchMaxBytes(1_000_000 + int32(l.size)),
 	}
 	if l.plain {
@@ -105,8 +105,8 @@ func produceLoads() (loads []load) {
 		}
 		loads = append(loads, load{name: "produce/" + name, about: about, run: l.run, limit: bound, goals: goals})
 	}
-	add("1KiB", []goal{{figure: "cpu", most: .4}, {figure: "cpu", most: 1.3, than: "limit"}, {figure: rate, least: 1.2}}, nil)
-	add("100B", []goal{{figure: "cpu", most: .4}}, func(l *produceLoad) { l.size, l.bytes = 100, 200<<20 })
+	add("1KiB", []goal{{figure: cpuPer, most: .4}, {figure: cpuPer, most: 1.3, than: "limit"}, {figure: rate, least: 1.2}}, nil)
+	add("100B", []goal{{figure: cpuPer, most: .4}}, func(l *produceLoad) { l.size, l.bytes = 100, 200<<20 })
 	add("10KiB", nil, func(l *produceLoad) { l.size = 10 << 10 })
 	add("1MiB", nil, func(l *produceLoad) { l.size = 1 << 20 })
 	add("acks0", nil, func(l *produceLoad) { l.acks, l.plain = kgo.NoAck(), true })

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
@@ -21,8 +20,9 @@ const (
 
 // wire is a connection without a client library around it: what it costs is next to nothing, so that the broker is measured.
 type wire struct {
-	conn net.Conn
-	in   []byte
+	conn       net.Conn
+	in         []byte
+	start, end int // what has been read and not looked at yet
 }
 
 func dial(ctx context.Context, address string) (*wire, error) {
@@ -48,28 +48,42 @@ func (w *wire) send(frame []byte) error {
 
 // receive reads one answer, header and all, which is good until the next call.
 func (w *wire) receive() ([]byte, error) {
-	have := 0
-	for have < 4 {
-		n, err := w.conn.Read(w.in[have:])
-		if err != nil {
-			return nil, err
-		}
-		have += n
+	if err := w.fill(4); err != nil {
+		return nil, err
 	}
-	size := int(binary.BigEndian.Uint32(w.in)) + 4
+	size := int(binary.BigEndian.Uint32(w.in[w.start:]))
 	if size > answerMaxBytes {
 		return nil, fmt.Errorf("answer of %d bytes", size)
 	}
-	if size > len(w.in) {
-		w.in = append(make([]byte, 0, size), w.in[:have]...)[:size]
-	}
-	if have > size {
-		return nil, fmt.Errorf("%d bytes behind the answer", have-size)
-	}
-	if _, err := io.ReadFull(w.conn, w.in[have:size]); err != nil {
+	if err := w.fill(4 + size); err != nil {
 		return nil, err
 	}
-	return w.in[4:size], nil
+	answer := w.in[w.start+4 : w.start+4+size]
+	w.start += 4 + size
+	return answer, nil
+}
+
+// fill reads until n bytes are there.
+func (w *wire) fill(n int) error {
+	if w.start == w.end {
+		w.start, w.end = 0, 0
+	}
+	if len(w.in)-w.start < n {
+		in := w.in
+		if len(in) < n {
+			in = make([]byte, n)
+		}
+		w.end = copy(in, w.in[w.start:w.end])
+		w.in, w.start = in, 0
+	}
+	for w.end-w.start < n {
+		m, err := w.conn.Read(w.in[w.end:])
+		w.end += m
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // decode reads the answer to a request of resp's kind and version.

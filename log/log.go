@@ -30,6 +30,9 @@ type Log struct {
 	// Invariant: recovered <= durable <= end.
 	durable, recovered atomic.Int64
 
+	truncations atomic.Int64 // changed under replacing, before anything else is
+	truncated   *int64       // least offset truncated to since TakeTruncated; guarded by replacing
+
 	bound      atomic.Pointer[boundary] // where the last upper bound that needed a search lies
 	loading    sync.Mutex               // held to publish a timestamp that was read from disk
 	replacing  sync.Mutex               // held by what takes segments out of the list, but for the last step of roll; before syncing
@@ -102,6 +105,9 @@ func (l *Log) Size() int64 {
 	}
 	return size
 }
+
+// ActiveSize is the size of the last segment's .log, in bytes.
+func (l *Log) ActiveSize() int64 { return l.active().size.Load() }
 
 // Segments lists the segments, ascending.
 func (l *Log) Segments() []Segment {

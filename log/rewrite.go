@@ -23,7 +23,8 @@ type Rewriting struct {
 	// Finish is called when all batches are through and the log is as it was. It gives the new segment's `.txnindex`,
 	// which may be empty, and whether that is another than the old segments'. Nil is no index, unchanged.
 	Finish func() (index []byte, differs bool, err error)
-	// Pace, if not nil, is told of bytes read and written. It may wait; its error ends the rewriting.
+	// Pace, if not nil, is told of bytes read and written. It may wait; its error ends the rewriting. Before the new segment takes its
+	// place it is told of 0 bytes, with truncations kept out, and may not wait.
 	Pace func(bytes int) error
 
 	IndexIntervalBytes int32 // index.interval.bytes

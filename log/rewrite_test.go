@@ -238,6 +238,8 @@ func TestRewriteRefusesDamage(t *testing.T) {
 	checkBatches(t, within(collect(t, l, segs[2].Base), segs[2].Base, l.End()), within(batches, segs[2].Base, l.End()))
 }
 
+var errTruncated = errors.New("truncated")
+
 // Retention, truncation, the end of the log: the rewriting gives way, and leaves nothing.
 func TestRewriteGivesWay(t *testing.T) {
 	for _, tt := range []struct {
@@ -248,6 +250,10 @@ func TestRewriteGivesWay(t *testing.T) {
 		{"retention", func(l *Log, segs []Segment) error { _, err := l.RemoveBefore(segs[1].Base); return err }, ErrReplaced},
 		{"truncation", func(l *Log, segs []Segment) error { _, err := l.TruncateTo(segs[1].Base, clock); return err }, ErrReplaced},
 		{"reset", func(l *Log, segs []Segment) error { _, err := l.ResetTo(5, clock); return err }, ErrReplaced},
+		{"truncation behind", func(l *Log, segs []Segment) error {
+			_, err := l.TruncateTo(l.End()-1, clock)
+			return err
+		}, errTruncated},
 		{"close", func(l *Log, segs []Segment) error { return l.Close() }, ErrClosed},
 		{"roll", func(l *Log, segs []Segment) error { _, _, err := l.Roll(clock); return err }, nil},
 	} {
@@ -255,8 +261,14 @@ func TestRewriteGivesWay(t *testing.T) {
 		l, _ := mustOpen(t, m, rewriteSettings, Recovery{})
 		batches := fill(t, l, seeded(1), 20, 300)
 		segs := l.Segments()
-		before := l.files.Open()
+		before, truncations := l.files.Open(), l.Truncations()
 		_, err := l.Rewrite(Rewriting{From: 0, To: segs[2].Base,
+			Pace: func(n int) error {
+				if n == 0 && l.Truncations() != truncations && tt.want == errTruncated {
+					return errTruncated
+				}
+				return nil
+			},
 			Keep:   func(b protocol.Batch) (protocol.Batch, error) { return nil, nil },
 			Finish: func() ([]byte, bool, error) { return []byte("index"), true, tt.do(l, segs) },
 		})
@@ -274,6 +286,10 @@ func TestRewriteGivesWay(t *testing.T) {
 		}
 		if tt.want == nil {
 			checkBatches(t, collect(t, l, 0), within(batches, segs[2].Base, l.End()))
+		}
+		offset, ok := l.TakeTruncated()
+		if _, again := l.TakeTruncated(); ok != (l.Truncations() > 0) || ok && offset > l.End() || again {
+			t.Errorf("%s: truncated to %d, %v", tt.name, offset, ok)
 		}
 		mustAppend(t, l, makeBatch(t, l.End(), 1, 1, 80))
 		if open := l.files.Open(); open > before+3 {

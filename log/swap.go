@@ -24,6 +24,9 @@ func (r *rewriter) replace() error {
 	if i := slices.Index(segs, r.sources[0]); i < 0 || i+len(r.sources) >= len(segs) || !slices.Equal(segs[i:i+len(r.sources)], r.sources) {
 		return fmt.Errorf("%s: [%d, %d): %w", l.dir, r.From, r.To, ErrReplaced)
 	}
+	if err := r.pace(0); err != nil {
+		return err
+	}
 	if err := r.writeBeside(); err != nil {
 		return err
 	}

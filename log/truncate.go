@@ -23,6 +23,7 @@ func (l *Log) TruncateTo(offset int64, now time.Time) ([]Removed, error) {
 	}
 	l.replacing.Lock()
 	defer l.replacing.Unlock()
+	l.countTruncation(offset)
 	segs := *l.segments.Load()
 	i := floorSegment(segs, offset)
 	l.syncing.Lock()
@@ -42,7 +43,32 @@ func (l *Log) TruncateTo(offset int64, now time.Time) ([]Removed, error) {
 	if err != nil {
 		return removed, l.fail("truncate", err)
 	}
+	*l.truncated = min(*l.truncated, l.end.Load())
 	return removed, nil
+}
+
+// countTruncation lets a rewriting see that offsets were given up, and its owner down to where.
+func (l *Log) countTruncation(offset int64) {
+	l.truncations.Add(1)
+	if l.truncated == nil || *l.truncated > offset {
+		l.truncated = &offset
+	}
+}
+
+// Truncations counts what TruncateTo and ResetTo gave up. What was decided by records that a truncation took may not be done: Rewrite
+// asks Pace once more when no truncation can come between.
+func (l *Log) Truncations() int64 { return l.truncations.Load() }
+
+// TakeTruncated gives the least offset that the log was truncated or reset to since the last call, or since it was opened; ok is
+// false if it wasn't.
+func (l *Log) TakeTruncated() (offset int64, ok bool) {
+	l.replacing.Lock()
+	defer l.replacing.Unlock()
+	least := l.truncated
+	if l.truncated = nil; least == nil {
+		return 0, false
+	}
+	return *least, true
 }
 
 // retireAll retires the log's last segments, which are in the list no more: the last one first and each durably before
@@ -150,6 +176,7 @@ func (l *Log) ResetTo(offset int64, now time.Time) ([]Removed, error) {
 	}
 	l.replacing.Lock()
 	defer l.replacing.Unlock()
+	l.countTruncation(offset)
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	if l.unbegun {

@@ -239,3 +239,27 @@ func (d *zstdDecoder) free() {
 	_ = d.r.Reset(nil)
 	zstdReaders.Put(d)
 }
+
+// Decompress returns what src, compressed with c, is compressed from; CodecNone gives src itself. Content of more than limit bytes is ErrTooLarge,
+// what is not of the codec's form ErrDecompress.
+func Decompress(src []byte, c Codec, limit int) ([]byte, error) {
+	if c == CodecNone {
+		if len(src) > limit {
+			return nil, fmt.Errorf("%w: %d bytes, at most %d", ErrTooLarge, len(src), limit)
+		}
+		return src, nil
+	}
+	d, err := newDecoder(c, src)
+	if err != nil {
+		return nil, err
+	}
+	defer d.free()
+	content, err := io.ReadAll(io.LimitReader(d, int64(limit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s: %w", ErrDecompress, c, err)
+	case len(content) > limit:
+		return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, limit)
+	}
+	return content, nil
+}

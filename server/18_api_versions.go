@@ -13,7 +13,8 @@ import (
 // ApiVersions (18), versions 0 to 5.
 //
 // Behavior
-//   - Lists the rows of the API table, and the features of the cluster with their finalized levels.
+//   - Lists the rows of the API table, and the features of the cluster with their finalized levels. The rows of telemetry are
+//     listed only while a client metrics resource wants metrics.
 //   - A version that is not served is answered with UNSUPPORTED_VERSION in the form of v0, with the versions of ApiVersions
 //     alone, and the connection stays open. It is the only API that does so.
 //
@@ -38,7 +39,10 @@ func (s *Server) handleApiVersions(r *request) pending {
 		resp.ErrorCode = kerr.RebootstrapRequired.Code
 		return answer(resp)
 	}
-	resp.ApiKeys = servedKeys(r)
+	if r.conn != nil && req.Version >= 3 {
+		r.conn.software = &clientSoftware{req.ClientSoftwareName, req.ClientSoftwareVersion}
+	}
+	resp.ApiKeys = servedKeys(r, wantsTelemetry(im))
 	if req.Version < 3 {
 		return answer(resp)
 	}
@@ -57,15 +61,18 @@ func (s *Server) handleApiVersions(r *request) pending {
 	return answer(resp)
 }
 
-// servedKeys gives what is served on the listener that r came by.
-func servedKeys(r *request) []kmsg.ApiVersionsResponseApiKey {
+// servedKeys gives what is served on the listener that r came by; the APIs of telemetry only if that is wanted.
+func servedKeys(r *request, telemetry bool) []kmsg.ApiVersionsResponseApiKey {
 	var keys []kmsg.ApiVersionsResponseApiKey
 	for _, row := range apiByKey {
 		if row == nil || r.conn != nil && r.conn.listener.controller && row.key != apiVersionsKey {
 			continue
 		}
+		if row.advertisedMin == unlisted && !telemetry {
+			continue
+		}
 		k := kmsg.NewApiVersionsResponseApiKey()
-		k.ApiKey, k.MinVersion, k.MaxVersion = row.key, row.advertisedMin, row.max
+		k.ApiKey, k.MinVersion, k.MaxVersion = row.key, max(row.advertisedMin, 0), row.max
 		keys = append(keys, k)
 	}
 	return keys

@@ -17,7 +17,8 @@ type api struct {
 	min, max int16 // versions served
 
 	// advertisedMin is what ApiVersions gives as the lowest version. It differs
-	// from min for Produce only, where librdkafka wants to see 0 (KAFKA-18659).
+	// from min for Produce, where librdkafka wants to see 0 (KAFKA-18659), and
+	// where it is unlisted.
 	advertisedMin int16
 
 	// need is the access that the request as a whole asks for. A row whose

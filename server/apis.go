@@ -26,6 +26,9 @@ var (
 	needAlterConfig    = need{kmsg.ACLResourceTypeTopic, kmsg.ACLOperationAlterConfigs}
 )
 
+// unlisted is the advertised version of an API that ApiVersions lists only while client metrics are wanted.
+const unlisted = -1
+
 // apis is the server: one row per API, ascending. ApiVersions, dispatch and
 // request metrics come from it.
 var apis = []api{
@@ -84,6 +87,8 @@ var apis = []api{
 	{64, 0, 0, 0, needClusterAlter, (*Server).handleUnregisterBroker, slow},
 	{65, 0, 0, 0, needTxnDescribe, (*Server).handleDescribeTransactions, slow},
 	{66, 0, 2, 0, needTxnDescribe, (*Server).handleListTransactions, slow},
+	{71, 0, 0, unlisted, needNothing, (*Server).handleGetTelemetrySubscriptions, quick},
+	{72, 0, 0, unlisted, needNothing, (*Server).handlePushTelemetry, slow},
 	{74, 0, 1, 0, needClusterConfigs, (*Server).handleListConfigResources, quick},
 	{75, 0, 0, 0, needTopicDescribe, (*Server).handleDescribeTopicPartitions, slow},
 }

@@ -46,12 +46,17 @@ type conn struct {
 	queue   chan queued   // capacity maxPipelined; nil before the writer is started. Only the reader sends, and closes it
 	writing chan struct{} // closed when the writer has ended
 
+	software *clientSoftware // nil until the client has said what it is; owned by the reader
+
 	out      *buffer      // encoded answers on their way out; nil if there are none
 	inflight atomic.Int32 // requests that the writer has not done with
 	working  atomic.Int32 // requests that are handled or waited for
 	sending  atomic.Bool  // a write is on its way
 	active   atomic.Int64 // when bytes moved last, or a write began, in nanoseconds since epochStart
 }
+
+// clientSoftware is what a client says that it is, in ApiVersions (KIP-511).
+type clientSoftware struct{ name, version string }
 
 // epochStart is what times without a date are counted from; the difference is
 // monotonic.

@@ -39,19 +39,20 @@ type Options struct {
 // Server is one broker. Start and Stop are each called once.
 type Server struct {
 	// Immutable after New.
-	log      *slog.Logger // of logServer
-	network  *slog.Logger // of logNetwork
-	loggers  *loggers
-	fs       vfs.FS
-	listen   func(ctx context.Context, network, address string) (net.Listener, error)
-	dial     func(ctx context.Context, network, address string) (net.Conn, error)
-	stores   cluster.StoresFunc
-	registry prometheus.Registerer
-	metrics  *metrics
-	memory   *memory
-	sessions *fetchSessions
-	nodeID   int32
-	static   *config.Broker // without the dynamic layers
+	log       *slog.Logger // of logServer
+	network   *slog.Logger // of logNetwork
+	loggers   *loggers
+	fs        vfs.FS
+	listen    func(ctx context.Context, network, address string) (net.Listener, error)
+	dial      func(ctx context.Context, network, address string) (net.Conn, error)
+	stores    cluster.StoresFunc
+	registry  prometheus.Registerer
+	metrics   *metrics
+	memory    *memory
+	sessions  *fetchSessions
+	telemetry *telemetry
+	nodeID    int32
+	static    *config.Broker // without the dynamic layers
 
 	// Immutable after Start.
 	replicas    *partition.Set
@@ -109,6 +110,7 @@ func New(o Options) (*Server, error) {
 	s.config.Store(o.Config)
 	s.memory = newMemory(requestMemory(o.Config.Int("queued.max.request.bytes"), o.Config.Int("socket.request.max.bytes")))
 	s.metrics = newMetrics(o.Registry, s)
+	s.telemetry = newTelemetry(int(o.Config.Int("telemetry.max.bytes")), o.Registry)
 	s.conns.init()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil

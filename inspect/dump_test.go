@@ -3,6 +3,7 @@ package inspect
 import (
 	"bytes"
 	"errors"
+	"hash/crc32"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -217,3 +218,5 @@ func FuzzSchema(f *testing.F) {
 		}
 	})
 }
+
+func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }

@@ -242,3 +242,10 @@ func nextCandidate(f io.ReaderAt, pos, end, next, base int64) (int64, error) {
 	}
 	return -1, nil
 }
+
+// SearchBatches looks in a part of a .log of the segment at base for whole batches whose offsets rise from next on, wherever they begin, and
+// counts them and their records but for markers: what a recovery would keep of what lies behind a bad place.
+func SearchBatches(f io.ReaderAt, from, to, next, base int64) (batches, records int64, err error) {
+	found, err := searchBatches(f, from, to, next, base)
+	return found.batches, found.records, err
+}

@@ -29,6 +29,8 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 		return serveCommand(args, env, stdout, stderr)
 	case "health":
 		return healthCommand(args, stdout, stderr)
+	case "check":
+		return checkCommand(args, stdout, stderr)
 	case "dump":
 		return dumpCommand(args, stdout, stderr)
 	case "version":

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"slices"
+	"sync/atomic"
 )
 
 // Source is where a value comes from, numbered as in DescribeConfigs.
@@ -33,6 +34,8 @@ type Broker struct {
 
 	static, clusterDefault, perBroker map[string]string // canonical values of the layers
 	listeners                         listeners
+
+	plain atomic.Pointer[Topic] // of a topic without settings of its own; nil until somebody asked
 }
 
 // newBroker resolves the static layer, whose values have been checked, but its listeners have not.

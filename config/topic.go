@@ -28,6 +28,16 @@ type Topic struct {
 
 // Topic resolves the settings of a topic with these overrides. Overrides that are not allowed or unknown change nothing.
 func (b *Broker) Topic(overrides map[string]string) *Topic {
+	if len(overrides) > 0 {
+		return b.topic(overrides)
+	}
+	if b.plain.Load() == nil {
+		b.plain.CompareAndSwap(nil, b.topic(nil))
+	}
+	return b.plain.Load()
+}
+
+func (b *Broker) topic(overrides map[string]string) *Topic {
 	get := func(name string) value {
 		v, _ := b.topicSetting(topicKeys().find(name), overrides)
 		return v.value

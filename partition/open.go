@@ -77,7 +77,7 @@ func newSet(o Options, c *claim, now time.Time) *Set {
 		return millis(s.broker().Int("replica.high.watermark.checkpoint.interval.ms"))
 	}
 	s.shared.highWatermarks.do = s.logged(s.checkpointHighWatermarks)
-	s.mu.names, s.mu.ids = map[key]*Partition{}, map[idKey]*Partition{}
+	s.mu.names, s.mu.ids, s.mu.topics = map[key]*Partition{}, map[idKey]*Partition{}, map[string][]*Partition{}
 	s.checkpoints.written = map[string][]byte{}
 	s.SetBrokerConfig(o.Config)
 	return s

@@ -58,6 +58,7 @@ type Set struct {
 		config *config.Broker
 		names  map[key]*Partition
 		ids    map[idKey]*Partition
+		topics map[string][]*Partition // in no order
 	}
 	checkpoints struct {
 		sync.Mutex
@@ -119,6 +120,7 @@ func (s *Set) add(p *Partition) {
 	defer s.mu.Unlock()
 	s.mu.names[p.key()] = p
 	s.mu.ids[idKey{p.id, p.index}] = p
+	s.mu.topics[p.topic] = append(s.mu.topics[p.topic], p)
 }
 
 func (s *Set) forget(p *Partition) {
@@ -126,14 +128,24 @@ func (s *Set) forget(p *Partition) {
 	defer s.mu.Unlock()
 	delete(s.mu.names, p.key())
 	delete(s.mu.ids, idKey{p.id, p.index})
+	siblings := s.mu.topics[p.topic]
+	i, last := slices.Index(siblings, p), len(siblings)-1
+	if i < 0 {
+		return
+	}
+	siblings[i], siblings[last] = siblings[last], nil
+	if s.mu.topics[p.topic] = siblings[:last]; last == 0 {
+		delete(s.mu.topics, p.topic)
+	}
 }
 
 // SetConfig changes the settings of a topic's partitions.
 func (s *Set) SetConfig(topic string, cfg *config.Topic) {
-	for p := range s.All() {
-		if p.topic == topic {
-			p.setConfig(cfg)
-		}
+	s.mu.RLock()
+	partitions := slices.Clone(s.mu.topics[topic])
+	s.mu.RUnlock()
+	for _, p := range partitions {
+		p.setConfig(cfg)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -25,6 +26,10 @@ const (
 	reconcilePauseMin = time.Second
 	reconcilePauseMax = time.Minute
 )
+
+// manyReplicas is after how many replicas at once the memory that this took is given back. It may be as much as they keep, and the
+// next garbage collection of an idle node minutes away.
+const manyReplicas = 1000
 
 // reconciler makes this node be what the metadata says: it compares each new image with the one before and creates, leads and deletes replicas,
 // loads and unloads coordinators, and hands on dynamic configs. One goroutine does that, after a first round that the start waits for.
@@ -253,8 +258,9 @@ func (r *reconciler) applyTopics(old, im *cluster.Image, names []string) {
 			delete(r.failed, name)
 			continue
 		}
+		cfg := r.hooks.topicConfig(name)
 		for i := range now.Partitions {
-			work = append(work, replicaWork{topic: now, index: int32(i)})
+			work = append(work, replicaWork{topic: now, config: cfg, index: int32(i)})
 		}
 	}
 	if len(deleted) > 0 {
@@ -280,10 +286,11 @@ func (r *reconciler) removeTopic(t *cluster.Topic) {
 
 // replicaWork is one partition to be made what the metadata says.
 type replicaWork struct {
-	topic *cluster.Topic
-	index int32
-	made  *partition.Partition
-	err   error
+	topic  *cluster.Topic
+	config *config.Topic
+	index  int32
+	made   *partition.Partition
+	err    error
 }
 
 // place makes replicas and leads them, several at once as each waits for its disk, and then loads the coordinators of those that have one.
@@ -293,7 +300,7 @@ func (r *reconciler) place(work []replicaWork) {
 	for range min(len(work), 4*runtime.GOMAXPROCS(0)) {
 		workers.Go(func() {
 			for w := range next {
-				w.made, w.err = r.placeOne(w.topic, w.index)
+				w.made, w.err = r.placeOne(w)
 			}
 		})
 	}
@@ -302,6 +309,9 @@ func (r *reconciler) place(work []replicaWork) {
 	}
 	close(next)
 	workers.Wait()
+	if len(work) >= manyReplicas {
+		debug.FreeOSMemory()
+	}
 	for i := range work {
 		w := &work[i]
 		p := &w.topic.Partitions[w.index]
@@ -319,7 +329,8 @@ func (r *reconciler) place(work []replicaWork) {
 }
 
 // placeOne makes one replica of this node and leads it if it shall. It is nil if this node has none of the partition.
-func (r *reconciler) placeOne(t *cluster.Topic, index int32) (*partition.Partition, error) {
+func (r *reconciler) placeOne(w *replicaWork) (*partition.Partition, error) {
+	t, index := w.topic, w.index
 	p := &t.Partitions[index]
 	if !slices.Contains(p.Replicas, r.nodeID) {
 		return nil, nil
@@ -327,7 +338,7 @@ func (r *reconciler) placeOne(t *cluster.Topic, index int32) (*partition.Partiti
 	replica := r.replicas.Get(t.Name, index)
 	if replica == nil || replica.TopicID() != t.ID {
 		var err error
-		if replica, err = r.replicas.Create(t.Name, t.ID, index, r.hooks.topicConfig(t.Name), time.Now()); err != nil {
+		if replica, err = r.replicas.Create(t.Name, t.ID, index, w.config, time.Now()); err != nil {
 			return nil, err
 		}
 	}

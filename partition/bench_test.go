@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"oncelog/internal/vfs"
 	"oncelog/protocol"
 )
@@ -128,4 +130,26 @@ func BenchmarkOpen(b *testing.B) {
 		stop += time.Since(before)
 	}
 	b.ReportMetric(float64(stop.Milliseconds())/float64(b.N), "ms-stop/op")
+}
+
+// BenchmarkScrape gathers the metrics of 10,000 partitions.
+func BenchmarkScrape(b *testing.B) {
+	registry := prometheus.NewRegistry()
+	s, err := OpenSet(Options{FS: vfs.NewMem(), Dir: "/data", NodeID: 1, Config: brokerConfig(b), Registerer: registry}, start)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer s.Abandon()
+	cfg := topicConfig(b)
+	for i := range int32(10000) {
+		if _, err := s.Create("topic", protocol.UUID{1}, i, cfg, start); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := registry.Gather(); err != nil {
+			b.Fatal(err)
+		}
+	}
 }

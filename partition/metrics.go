@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 )
 
 var partitionLabels = []string{"topic", "partition"}
@@ -39,10 +40,8 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 	now := time.Now()
 	for p := range c.s.All() {
 		o := p.Offsets()
-		labels := []string{p.topic, strconv.Itoa(int(p.index))}
-		gauge := func(d *prometheus.Desc, v float64) {
-			to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
-		}
+		labels := p.labels()
+		gauge := func(d *prometheus.Desc, v float64) { to <- &gauge{d, labels, dto.Gauge{Value: &v}} }
 		gauge(offlineDesc, btof(p.Err() != nil))
 		gauge(sizeDesc, float64(p.Size()))
 		gauge(startDesc, float64(o.Start))
@@ -54,6 +53,27 @@ func (c collector) Collect(to chan<- prometheus.Metric) {
 		gauge(openDesc, float64(open))
 		gauge(oldestDesc, oldest.Seconds())
 	}
+}
+
+// gauge is one figure of a partition. All figures of one share their labels: with thousands of partitions that is most of what a
+// scrape would have to allocate.
+type gauge struct {
+	desc   *prometheus.Desc
+	labels []*dto.LabelPair // ascending by name, as in the exposition
+	value  dto.Gauge
+}
+
+func (g *gauge) Desc() *prometheus.Desc { return g.desc }
+
+func (g *gauge) Write(to *dto.Metric) error {
+	to.Label, to.Gauge = g.labels, &g.value
+	return nil
+}
+
+// labels are the partition's in the order of their names.
+func (p *Partition) labels() []*dto.LabelPair {
+	index := strconv.Itoa(int(p.index))
+	return []*dto.LabelPair{{Name: &partitionLabels[1], Value: &index}, {Name: &partitionLabels[0], Value: &p.topic}}
 }
 
 func btof(b bool) float64 {

@@ -5,11 +5,13 @@ import (
 	"sync"
 )
 
-// Buffers come in powers of two from 1 KiB to 4 MiB; what is larger is made for
-// its one use.
+// Buffers come in powers of two from 1 KiB to 32 MiB; what is larger is made for
+// its one use. Fresh memory costs several times what reading into it does, and
+// the pools give theirs back with the second garbage collection that finds it
+// unused.
 const (
 	minBufferShift = 10
-	maxBufferShift = 22
+	maxBufferShift = 25
 )
 
 // buffer is memory for one request or for answers on their way out. It has one

@@ -15,10 +15,13 @@ const (
 	// request: most requests are smaller, so they take one system call.
 	readBufferSize = 4 << 10
 
-	// maxTrust is the most that is read at once because the last request of the
-	// connection was as large; one that sends less than it announced can't make
-	// us hold more than that.
-	maxTrust = 1 << 20
+	// maxTrust is the most that is read at once because an earlier request of the
+	// connection was as large. One that then sends less than it announced makes us
+	// hold that much, but never takes the second half of the memory.
+	maxTrust = 32 << 20
+
+	// trustFades is how many smaller requests it takes, about, to forget a large one.
+	trustFades = 16
 
 	// finisherPatience is how long a request that holds memory beyond the limit
 	// may stand still. Everybody waits for it.
@@ -36,7 +39,7 @@ type frameReader struct {
 	in         []byte // read, but not yet taken: in[start:end]
 	start, end int
 	first      bool // nothing has been taken yet
-	trust      int  // how much the last request brought, at most maxTrust
+	trust      int  // how much the largest of the last requests brought, at most maxTrust
 }
 
 // frame is one request as it arrived, without its size. It holds memory until
@@ -82,7 +85,7 @@ func (f *frameReader) next(ctx context.Context) (frame, error) {
 		f.free(fr)
 		return frame{}, err
 	}
-	f.trust = min(int(size), maxTrust)
+	f.trust = max(min(int(size), maxTrust), f.trust-f.trust/trustFades)
 	return fr, nil
 }
 
@@ -119,8 +122,11 @@ func (f *frameReader) fill(n int) error {
 func (f *frameReader) body(ctx context.Context, size int) (fr frame, err error) {
 	have := min(size, f.end-f.start)
 	step := min(size, max(have+readBufferSize, f.trust))
-	if _, err := f.memory.take(ctx, int64(step), false); err != nil {
-		return frame{}, err
+	if !f.memory.tryTake(int64(step)) {
+		step = min(size, have+readBufferSize)
+		if _, err := f.memory.take(ctx, int64(step), false); err != nil {
+			return frame{}, err
+		}
 	}
 	fr = frame{newBuffer(step), int64(step)}
 	fr.buffer.b = append(fr.buffer.b, f.in[f.start:f.start+have]...)
@@ -128,7 +134,7 @@ func (f *frameReader) body(ctx context.Context, size int) (fr frame, err error) 
 	finisher := false
 	for len(fr.buffer.b) < size {
 		if len(fr.buffer.b) == step {
-			step = min(size, 2*step)
+			step = min(size, 4*step)
 			if finisher, err = f.grow(ctx, &fr, step, finisher); err != nil {
 				break
 			}

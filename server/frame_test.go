@@ -76,7 +76,7 @@ func FuzzFrames(f *testing.F) {
 		r := readerOf(in, piece, m)
 		for {
 			fr, err := r.next(t.Context())
-			if held := m.inUse(); held > int64(2*len(in)+readBufferSize+maxTrust) {
+			if held := m.inUse(); held > int64(5*len(in)+2*readBufferSize) {
 				t.Fatalf("%d bytes held for %d", held, len(in))
 			}
 			if err != nil {

@@ -67,6 +67,18 @@ func (m *memory) take(ctx context.Context, n int64, partial bool) (finisher bool
 	return false, errServerClosed
 }
 
+// tryTake takes n bytes if that leaves half of the memory free: for what may
+// never arrive.
+func (m *memory) tryTake(n int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if len(m.waiters) > 0 || m.used+n > m.limit/2 {
+		return false
+	}
+	m.used += n
+	return true
+}
+
 // overdraw takes n bytes for the finisher.
 func (m *memory) overdraw(n int64) {
 	m.mu.Lock()

@@ -111,3 +111,15 @@ func TestFinisherThatStallsIsClosed(t *testing.T) {
 		}
 	})
 }
+
+// What may never arrive gets no more than half, and nothing while somebody waits.
+func TestTryTakeLeavesHalf(t *testing.T) {
+	m := newMemory(100)
+	if m.tryTake(51) || !m.tryTake(50) || m.tryTake(1) {
+		t.Errorf("%d of 100 bytes are held", m.inUse())
+	}
+	m.give(50, false)
+	if m.inUse() != 0 {
+		t.Errorf("%d bytes are held", m.inUse())
+	}
+}

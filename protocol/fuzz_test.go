@@ -49,6 +49,34 @@ func FuzzBatch(f *testing.F) {
 	})
 }
 
+// FuzzUsual: the short way through a record reads what the long one does, and takes no record that the long one refuses.
+func FuzzUsual(f *testing.F) {
+	batches, _ := kafkaBatches(f)
+	for _, b := range batches {
+		f.Add([]byte(b[BatchHeaderLen:]), int64(1<<20))
+	}
+	f.Add([]byte{12, 0, 0, 0, 1, 1, 0}, int64(100))
+	f.Add([]byte{16, 0, 0, 0, 2, 'k', 2, 'v', 0}, int64(7))
+	f.Fuzz(func(t *testing.T, src []byte, limit int64) {
+		a, b := cursor{buf: src, end: len(src)}, cursor{buf: src, end: len(src)}
+		for {
+			var short, long RecordInfo
+			taken := a.usual(&short, limit)
+			if !taken && (a.pos != b.pos || short != RecordInfo{}) {
+				t.Fatalf("at %d: refused, and read up to %d: %+v", b.pos, a.pos, short)
+			}
+			err := b.walk(&long, limit, nil)
+			if taken && (err != nil || short != long || a.pos != b.pos) {
+				t.Fatalf("short way: %+v up to %d; long way: %+v up to %d, %v", short, a.pos, long, b.pos, err)
+			}
+			if err != nil {
+				return
+			}
+			a.pos = b.pos
+		}
+	})
+}
+
 // FuzzRequest: a frame is read or refused, and what is read takes memory in proportion.
 func FuzzRequest(f *testing.F) {
 	everyRequest(func(key, version int16) {

@@ -40,8 +40,10 @@ func (b Batch) walk(limit int64, id *KeyID, visit func(RecordInfo) error) error 
 	}
 	for i := range int(b.Header().NumRecords) {
 		info := RecordInfo{Index: i}
-		if err := c.walk(&info, limit, id); err != nil {
-			return fmt.Errorf("record %d: %w", i, err)
+		if id != nil || !c.usual(&info, limit) {
+			if err := c.walk(&info, limit, id); err != nil {
+				return fmt.Errorf("record %d: %w", i, err)
+			}
 		}
 		if visit != nil {
 			if err := visit(info); err != nil {
@@ -81,6 +83,59 @@ func (c *cursor) start(info *RecordInfo, limit int64) (end int64, err error) {
 	}
 	info.OffsetDelta, err = c.varint()
 	return end, err
+}
+
+// usual passes over a record as most are: at hand as a whole, without headers, no field that counts longer than three bytes. It tells whether it was
+// one; of another it has read nothing, and says nothing about whether it is valid.
+func (c *cursor) usual(info *RecordInfo, limit int64) bool {
+	b := c.buf[c.pos:c.end]
+	length, n := short(b)
+	if n == 0 || length < 0 || int64(length) > limit || int(length) > len(b)-n {
+		return false
+	}
+	total := n + int(length)
+	b = b[n:total]
+	if len(b) == 0 {
+		return false
+	}
+	b = b[1:] // attributes
+	timestamp, n := short(b)
+	b = b[n:]
+	offset, m := short(b)
+	b = b[m:]
+	if n == 0 || m == 0 {
+		return false
+	}
+	key, n := short(b)
+	if n == 0 || int(key) > len(b)-n {
+		return false
+	}
+	b = b[n+max(int(key), 0):]
+	value, n := short(b)
+	if n == 0 || int(value) > len(b)-n {
+		return false
+	}
+	b = b[n+max(int(value), 0):]
+	if len(b) != 1 || b[0] != 0 { // number of headers
+		return false
+	}
+	info.Length, info.TimestampDelta, info.OffsetDelta = length, int64(timestamp), offset
+	info.NullKey, info.NullValue = key < 0, value < 0
+	c.pos += total
+	return true
+}
+
+// short reads a zig-zag varint of one to three bytes. Its length is 0 if there is none.
+func short(b []byte) (v int32, n int) {
+	switch {
+	case len(b) > 0 && b[0] < 0x80:
+		v, n = int32(b[0]), 1
+	case len(b) > 1 && b[1] < 0x80:
+		v, n = int32(b[0]&0x7f)|int32(b[1])<<7, 2
+	case len(b) > 2 && b[2] < 0x80:
+		v, n = int32(b[0]&0x7f)|int32(b[1]&0x7f)<<7|int32(b[2])<<14, 3
+	}
+	return v>>1 ^ -(v & 1), n
 }
 
 // walk reads one record and keeps nothing of it but its key's id, if that is wanted.

@@ -14,6 +14,10 @@ import (
 // shownErrors is how many of a batch's record errors Kafka repeats in the message of the answer.
 const shownErrors = 3
 
+// maxRecordErrors bounds the records that an answer names: a small batch can hold any number of bad ones, compressed. It is more
+// than fit into an uncompressed batch of the default size.
+const maxRecordErrors = 1 << 17
+
 // inspection is the work on a client's batch that needs no lock: the checks of its content, and its conversion to what the
 // topic wants.
 type inspection struct {
@@ -26,7 +30,8 @@ type inspection struct {
 	maxTimestamp int64 // largest of the records
 	wrongDeltas  bool  // offset deltas are not 0, 1, 2…
 	badTimestamp bool
-	errs         []RecordError
+	refused      int           // records with an error
+	errs         []RecordError // the first of them
 }
 
 // inspect checks a client's batch in Kafka's order, and gives the batch to append: b itself, or one rebuilt into *scratch.
@@ -44,7 +49,7 @@ func (p *Partition) inspect(b protocol.Batch, cfg *config.Topic, now int64, scra
 	if err := b.Walk(recordLimit(cfg), in.record); err != nil {
 		return b, batchError(err)
 	}
-	if len(in.errs) > 0 {
+	if in.refused > 0 {
 		in.describe(b)
 		return b, in.recordErrors()
 	}
@@ -90,25 +95,40 @@ func (in *inspection) record(r protocol.RecordInfo) error {
 	ts := in.header.Timestamp(r.TimestampDelta)
 	switch {
 	case in.cfg.CleanupCompact && r.NullKey:
-		in.refuse(r.Index, fmt.Sprintf("Compacted topic cannot accept message without key in topic partition %s", dirName(in.topic, in.index)))
+		if in.refuse(r.Index) {
+			in.explain("Compacted topic cannot accept message without key in topic partition %s", dirName(in.topic, in.index))
+		}
 	case !in.cfg.LogAppendTime && ts != -1:
 		// The arithmetic wraps as Kafka's does: the smallest int64 is out of any range.
 		age := in.now - ts
 		if age > in.cfg.TimestampBeforeMaxMs || -age > in.cfg.TimestampAfterMaxMs {
 			in.badTimestamp = true
-			in.refuse(r.Index, fmt.Sprintf("Timestamp %d of message with offset %d is out of range. The timestamp should be within [%d, %d]",
-				ts, r.OffsetDelta, in.now-in.cfg.TimestampBeforeMaxMs, in.now+in.cfg.TimestampAfterMaxMs))
+			if in.refuse(r.Index) {
+				in.explain("Timestamp %d of message with offset %d is out of range. The timestamp should be within [%d, %d]",
+					ts, r.OffsetDelta, in.now-in.cfg.TimestampBeforeMaxMs, in.now+in.cfg.TimestampAfterMaxMs)
+			}
 		}
 	case in.header.LogAppendTime():
 		in.badTimestamp = true
-		in.refuse(r.Index, "") // describe knows more of the record
+		in.refuse(r.Index) // describe knows more of the record
 	}
 	in.maxTimestamp = max(in.maxTimestamp, ts)
 	return nil
 }
 
-func (in *inspection) refuse(index int, message string) {
-	in.errs = append(in.errs, RecordError{BatchIndex: int32(index), Message: message})
+// refuse notes a record that is wrong, and tells whether it will be named in the answer.
+func (in *inspection) refuse(index int) bool {
+	in.refused++
+	if in.refused > maxRecordErrors {
+		return false
+	}
+	in.errs = append(in.errs, RecordError{BatchIndex: int32(index)})
+	return true
+}
+
+// explain says what is wrong with the record that was refused last.
+func (in *inspection) explain(format string, args ...any) {
+	in.errs[len(in.errs)-1].Message = fmt.Sprintf(format, args...)
 }
 
 // describe fills in the messages that show the record itself, as Kafka prints it: of a compressed batch that it would store as it is
@@ -152,7 +172,7 @@ func (in *inspection) recordErrors() error {
 		shown = append(shown, e.String())
 	}
 	return &RecordErrors{kerr.InvalidRecord, fmt.Sprintf("One or more records have been rejected due to %d record errors in total,"+
-		" and only showing the first three errors at most: [%s]", len(in.errs), strings.Join(shown, ", ")), in.errs}
+		" and only showing the first three errors at most: [%s]", in.refused, strings.Join(shown, ", ")), in.errs}
 }
 
 // convert gives the batch the topic's codec, and checks the size that it then has.

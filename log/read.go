@@ -98,6 +98,9 @@ func (s Slice) UpperBound() (int64, error) {
 	return e.next, nil
 }
 
+// Stale tells that the slice's segment has been rewritten, removed or cut since: what the owner kept beside the segment may be gone.
+func (s Slice) Stale() bool { return s.segment != nil && s.segment.removed.Load() }
+
 // Release gives the file back. It is called once for each Slice that Read returned, empty ones included.
 func (s Slice) Release() {
 	if s.handle != nil {

@@ -142,9 +142,13 @@ func (p *Partition) writeLocked(w *write) error {
 	if err := p.settleLocked(); err != nil {
 		return err
 	}
+	if err := p.rollEarlyLocked(w.req.Now); err != nil {
+		return p.storageErrorLocked(err)
+	}
 	at, err := p.log.Append(w.batch, w.req.Now)
 	if at.Rolled {
 		p.snapshotLocked(at.Segment)
+		p.rolledLocked(at.Segment)
 		p.syncSoon()
 	}
 	if err != nil {

@@ -144,6 +144,7 @@ func (p *Partition) rollLocked(now time.Time) error {
 	base, rolled, err := p.log.Roll(now)
 	if err == nil && rolled {
 		p.snapshotLocked(base)
+		p.rolledLocked(base)
 	}
 	return err
 }

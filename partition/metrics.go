@@ -34,10 +34,14 @@ func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{sizeDesc, startDesc, endDesc, watermarkDesc, stableDesc, stableLagDesc, openDesc, oldestDesc, offlineDesc} {
 		to <- d
 	}
+	for _, d := range cleanerDescs {
+		to <- d
+	}
 }
 
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	now := time.Now()
+	c.s.shared.cleaner.collect(to, now)
 	for p := range c.s.All() {
 		o := p.Offsets()
 		labels := p.labels()

@@ -49,10 +49,12 @@ func OpenSet(o Options, now time.Time) (*Set, error) {
 			return nil, errors.Join(err, claim.release())
 		}
 	}
+	s.shared.cleaner = startCleaner(s, o.Config)
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.stopped.Go(func() { s.shared.schedule.run(ctx) })
 	s.planHousekeeping()
+	s.planCleaning()
 	return s, nil
 }
 
@@ -73,6 +75,8 @@ func newSet(o Options, c *claim, now time.Time) *Set {
 		return millis(min(b.Int("log.flush.offset.checkpoint.interval.ms"), b.Int("log.flush.start.offset.checkpoint.interval.ms")))
 	}
 	s.shared.points.do = s.logged(s.checkpointPoints)
+	s.shared.cleaned.delay = func() time.Duration { return cleanedDelay }
+	s.shared.cleaned.do = s.logged(s.checkpointCleaned)
 	s.shared.highWatermarks.delay = func() time.Duration {
 		return millis(s.broker().Int("replica.high.watermark.checkpoint.interval.ms"))
 	}
@@ -224,8 +228,9 @@ func (s *Set) loadPartition(e entry, cfg *config.Topic, kept checkpoints, now ti
 		return
 	}
 	p := s.newPartition(e.topic, id, e.index, cfg)
+	cleaned, compacted := kept.cleaner[e.key]
+	p.compaction.mu.known, p.compaction.mu.cleaned = compacted, cleaned
 	if err == nil {
-		_, compacted := kept.cleaner[e.key]
 		err = p.open(log.Recovery{
 			Clean: s.clean, RecoveryPoint: kept.recovery[e.key], LogStart: kept.start[e.key],
 			AllowGaps: cfg.CleanupCompact || compacted,

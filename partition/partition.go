@@ -31,6 +31,8 @@ type shared struct {
 	making   crew // makes new partitions' files
 	syncs    crew // makes what was appended durable
 	parent   dirSync
+	cleaner  *cleaner // nil if nothing is compacted
+	cleaned  alarm    // the checkpoint of what is clean, armed by a cleaning
 	// unverified: transactional batches may begin a transaction without a guard (transaction.partition.verification.enable is off).
 	unverified atomic.Bool
 	// checkpoints are armed by the first change that they would have to tell.
@@ -74,7 +76,8 @@ type Partition struct {
 		flushing      bool  // a flush by flush.ms is scheduled
 		touched       bool  // since the last housekeeping
 	}
-	view view
+	view       view
+	compaction compaction
 }
 
 // Topic is the topic's name.
@@ -163,6 +166,10 @@ func (p *Partition) publishLocked() {
 		}
 		o.LSO = controlmarkers.LastStable(first, o.HW)
 	}
+	if o.LSO >= p.compaction.lookAt {
+		p.compaction.lookAt = math.MaxInt64
+		p.shared.cleaner.touch(p)
+	}
 	durable := p.log.Durable()
 	synced := durable != p.view.durable
 	p.view.durable = durable
@@ -234,6 +241,9 @@ func (p *Partition) setConfig(cfg *config.Topic) {
 		return
 	}
 	p.log.SetSettings(segmentSettings(cfg))
+	if cfg.CleanupCompact {
+		p.shared.cleaner.touch(p)
+	}
 	p.publishLocked()
 	p.catchUpLocked()
 }

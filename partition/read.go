@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"oncelog/controlmarkers"
+	"oncelog/log"
 	"oncelog/protocol"
 )
 
@@ -37,16 +38,24 @@ func (p *Partition) Read(r ReadRequest) (res ReadResult, err error) {
 	if r.Offset >= bound {
 		return res, nil
 	}
-	if res.Slice, err = p.log.Read(r.Offset, r.MaxBytes, r.MinOne, bound); err != nil {
-		return res, p.readError(err)
-	}
-	if r.Isolation == ReadCommitted && res.Slice.Len > 0 {
+	for {
+		if res.Slice, err = p.log.Read(r.Offset, r.MaxBytes, r.MinOne, bound); err != nil {
+			return res, p.readError(err)
+		}
+		if r.Isolation != ReadCommitted || res.Slice.Len == 0 {
+			return res, nil
+		}
 		if res.Aborted, err = p.aborted(r.Offset, res); err != nil {
 			res.Slice.Release()
 			return ReadResult{}, err
 		}
+		if !res.Slice.Stale() {
+			return res, nil
+		}
+		// It was compacted meanwhile, and with the aborted records what tells of them may have gone.
+		res.Slice.Release()
+		res.Slice, res.Aborted = log.Slice{}, []AbortedTxn{}
 	}
-	return res, nil
 }
 
 // bound is the offset up to where an isolation sees.

@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"math"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -68,6 +69,9 @@ type Set struct {
 		// them. They have locks of their own.
 		stalePoints, staleMarks keySet
 	}
+
+	cleanedFile    sync.Mutex // held to write the checkpoint of what is clean
+	cleanedWritten bool       // guarded by cleanedFile
 
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
@@ -155,6 +159,7 @@ func (s *Set) SetBrokerConfig(cfg *config.Broker) {
 	s.mu.config = cfg
 	s.mu.Unlock()
 	s.shared.unverified.Store(!cfg.Bool("transaction.partition.verification.enable"))
+	s.shared.cleaner.configure(cfg)
 }
 
 func (s *Set) newPartition(topic string, id protocol.UUID, index int32, cfg *config.Topic) *Partition {
@@ -162,6 +167,7 @@ func (s *Set) newPartition(topic string, id protocol.UUID, index int32, cfg *con
 	p.cfg.Store(cfg)
 	p.epochs.Store(new(epochs))
 	p.view.offsets.LeaderEpoch = -1
+	p.compaction.lookAt = math.MaxInt64
 	return p
 }
 
@@ -203,6 +209,9 @@ func (s *Set) putAside(p *Partition, suffix string) error {
 	s.shared.logger.Info("partition is put aside", "topic", p.topic, "partition", p.index, "dir", filepath.Base(renamed))
 	s.shared.points.ring(&s.shared.schedule)
 	s.shared.highWatermarks.ring(&s.shared.schedule)
+	if p.compaction.wasCleaned() {
+		s.shared.cleaned.ring(&s.shared.schedule)
+	}
 	if suffix == deleteSuffix {
 		s.removeLater(renamed, p.cfg.Load().FileDeleteDelayMs)
 	}
@@ -232,7 +241,7 @@ func (s *Set) Close() error {
 			unclean.Store(true)
 		}
 	})
-	err := errors.Join(s.checkpointPoints(), s.checkpointHighWatermarks())
+	err := errors.Join(s.checkpointPoints(), s.checkpointHighWatermarks(), s.checkpointCleaned())
 	if err == nil && !unclean.Load() {
 		err = s.markClean()
 	}
@@ -259,6 +268,7 @@ func (s *Set) Abandon() {
 var errClosed = fmt.Errorf("the node is stopping: %w", kerr.NotLeaderForPartition)
 
 func (s *Set) halt() {
+	s.shared.cleaner.close()
 	s.stop()
 	s.stopped.Wait()
 	s.shared.making.close()

@@ -18,7 +18,8 @@ type decider struct {
 	nodeID int32          // the node that the request came to
 	newID  func() [16]byte
 
-	defaults []kmsg.CreateTopicsResponseTopicConfig // topicDefaults, once they have been asked for
+	defaults    []kmsg.CreateTopicsResponseTopicConfig // topicDefaults, once they have been asked for
+	inDirectory map[[16]byte]int                       // replicas by log directory, once that has been asked for
 }
 
 // broker is the settings of this node as the image's dynamic configs make them.

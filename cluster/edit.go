@@ -64,6 +64,10 @@ func (e *edit) replay(rec record) error {
 		e.replayBroker(rec)
 	case removeBrokerRecord:
 		return e.replayRemoveBroker(rec)
+	case directoryRecord:
+		return e.replayDirectory(rec)
+	case logDirsRecord:
+		return e.replayLogDirs(rec)
 	case topicRecord:
 		return e.replayTopic(rec)
 	case partitionsRecord:
@@ -107,16 +111,17 @@ func (e *edit) replayBroker(rec brokerRecord) {
 		brokers = slices.Insert(brokers, i, &b)
 	}
 	e.im.brokers = brokers
-	if known {
-		e.raiseEpochs(b.ID)
+	if !known {
+		return
 	}
-}
-
-// raiseEpochs starts a new leader epoch of each partition that the broker leads.
-func (e *edit) raiseEpochs(broker int32) {
-	e.changePartitions(func(p *Partition) bool { return p.Leader == broker }, func(p *Partition) {
-		p.LeaderEpoch += restartEpochs
-		p.PartitionEpoch += restartEpochs
+	// A new leader epoch for each partition that the broker leads and can go on leading.
+	e.changePartitions(b.concerns, func(p *Partition) {
+		if p.Leader == b.ID && b.usable(p.Directory(b.ID)) {
+			p.LeaderEpoch += restartEpochs
+			p.PartitionEpoch += restartEpochs
+			return
+		}
+		p.settle(&b)
 	})
 }
 

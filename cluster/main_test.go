@@ -52,6 +52,9 @@ func describe(im *Image) string {
 		if k.Rack != nil {
 			fmt.Fprintf(&b, " rack %s", *k.Rack)
 		}
+		if len(k.LogDirs) > 1 {
+			b.WriteString(" dirs " + showDirs(k.LogDirs))
+		}
 		if k.Fenced {
 			b.WriteString(" fenced")
 		}
@@ -70,7 +73,11 @@ func describe(im *Image) string {
 			b.WriteString("  IS NOT FOUND BY ITS ID\n")
 		}
 		for i, p := range t.Partitions {
-			fmt.Fprintf(&b, "  %d leader %d epoch %d/%d replicas %v isr %v\n", i, p.Leader, p.LeaderEpoch, p.PartitionEpoch, p.Replicas, p.ISR)
+			fmt.Fprintf(&b, "  %d leader %d epoch %d/%d replicas %v isr %v", i, p.Leader, p.LeaderEpoch, p.PartitionEpoch, p.Replicas, p.ISR)
+			if dirs := showDirs(p.Directories); strings.Trim(dirs, "\x00\r") != "" {
+				b.WriteString(" in " + dirs)
+			}
+			b.WriteString("\n")
 		}
 	}
 	for _, kind := range []kmsg.ConfigResourceType{2, 4, 16, 32} {

@@ -30,6 +30,8 @@ const (
 	kindQuota        recordKind = 9
 	kindCredential   recordKind = 10
 	kindRemoveBroker recordKind = 11
+	kindDirectory    recordKind = 12
+	kindLogDirs      recordKind = 13
 )
 
 // recordVersion is the payload version that every kind is written with today. A kind that changes gets a version of its own, and its decoder
@@ -219,6 +221,10 @@ func (r *reader) payload(kind recordKind, version byte) record {
 		return r.credential()
 	case kindRemoveBroker:
 		return removeBrokerRecord{r.int32()}
+	case kindDirectory:
+		return directoryRecord{r.id(), r.int32(), r.int32(), r.id()}
+	case kindLogDirs:
+		return logDirsRecord{r.int32(), r.ids()}
 	}
 	r.fail(fmt.Sprintf("record kind %d is unknown: written by a newer broker", kind))
 	return nil

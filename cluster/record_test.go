@@ -41,6 +41,8 @@ func sampleRecords() []record {
 		credentialRecord{"anna", ScramSHA512, &ScramCredential{[]byte("salt"), []byte{1, 2}, []byte{3}, 4096}},
 		credentialRecord{"anna", ScramSHA256, nil},
 		removeBrokerRecord{2},
+		directoryRecord{id, 1, 2, [16]byte{9}},
+		logDirsRecord{1, [][16]byte{{9}, {8}}},
 	}
 }
 

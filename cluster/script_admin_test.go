@@ -25,6 +25,10 @@ func (s *script) admin(td *datadriven.TestData) (records []record, ok bool) {
 	case "reassign":
 		s.reassign(td)
 		return nil, true
+	case "logdirs":
+		return s.logDirs(td), true
+	case "place":
+		return s.place(td), true
 	case "unregister":
 		var id int
 		td.ScanArgs(s.t, "id", &id)
@@ -124,6 +128,51 @@ func (s *script) scram(td *datadriven.TestData) []record {
 		s.result("%q", r.ErrorCode, r.ErrorMessage, r.User)
 	}
 	return records
+}
+
+// logdirs id= epoch= dirs=abc: the directories that a broker can use, each named by a letter
+func (s *script) logDirs(td *datadriven.TestData) []record {
+	var id int
+	var epoch int64
+	var dirs string
+	td.ScanArgs(s.t, "id", &id)
+	td.ScanArgs(s.t, "epoch", &epoch)
+	td.MaybeScanArgs(s.t, "dirs", &dirs)
+	records, err := s.d.setLogDirs(int32(id), epoch, readDirs(dirs))
+	s.answer("broker %d", err, id)
+	return records
+}
+
+// place id=: where a broker's replicas are: topic index directory per line
+func (s *script) place(td *datadriven.TestData) []record {
+	var id int
+	td.ScanArgs(s.t, "id", &id)
+	var placements []Placement
+	for line := range strings.Lines(td.Input) {
+		words := strings.Fields(line)
+		a := Placement{Index: int32(atoi(s.t, words[1])), Directory: readDirs(words[2])[0]}
+		if t := s.im.Topic(words[0]); t != nil {
+			a.TopicID = t.ID
+		}
+		placements = append(placements, a)
+	}
+	return s.d.assignDirectories(int32(id), placements)
+}
+
+// readDirs makes an id of each letter.
+func readDirs(s string) (dirs [][16]byte) {
+	for _, c := range []byte(s) {
+		dirs = append(dirs, [16]byte{15: c})
+	}
+	return dirs
+}
+
+func showDirs(dirs [][16]byte) string {
+	var b strings.Builder
+	for _, dir := range dirs {
+		b.WriteByte(dir[15])
+	}
+	return b.String()
 }
 
 // elect [type=] [all]: a topic per line: name partitions

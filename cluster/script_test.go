@@ -31,7 +31,7 @@ type script struct {
 
 func (s *script) run(t *testing.T, td *datadriven.TestData) string {
 	s.out.Reset()
-	s.d.im, s.d.defaults = s.im, nil
+	s.d.im, s.d.defaults, s.d.inDirectory = s.im, nil, nil
 	var records []record
 	switch td.Cmd {
 	case "node": // settings of the node: a restart
@@ -119,6 +119,9 @@ func (s *script) register(td *datadriven.TestData) []record {
 	if td.HasArg("dir") {
 		r.LogDirs = [][16]byte{{15: 0xd}}
 	}
+	var dirs string
+	td.MaybeScanArgs(s.t, "dirs", &dirs)
+	r.LogDirs = append(r.LogDirs, readDirs(dirs)...)
 	records, err := s.d.register(r)
 	s.answer("broker %d", err, id)
 	return records
@@ -279,6 +282,10 @@ func showRecord(r record) string {
 			value = strconv.Quote(*r.value)
 		}
 		return fmt.Sprintf("config %d %q %s %s", r.resource, r.name, r.key, value)
+	case directoryRecord:
+		return fmt.Sprintf("directory of %s-%d on %d is %s", shortID(r.topicID), r.index, r.brokerID, shortID(r.dir))
+	case logDirsRecord:
+		return fmt.Sprintf("log dirs of %d %s", r.brokerID, showDirs(r.dirs))
 	case removeBrokerRecord:
 		return fmt.Sprintf("remove broker %d", r.id)
 	case quotaRecord:

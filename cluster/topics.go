@@ -209,9 +209,7 @@ func (d *decider) partition(replicas []int32) (p Partition, ok bool) {
 	p.Directories = make([][16]byte, len(replicas))
 	for i, id := range replicas {
 		b := d.im.Broker(id)
-		if len(b.LogDirs) == 1 {
-			p.Directories[i] = b.LogDirs[0]
-		}
+		p.Directories[i] = d.directoryFor(b)
 		if !b.Fenced {
 			p.ISR = append(p.ISR, id)
 		}

@@ -123,7 +123,7 @@
 //  3. Else all segments from the recovery point's on are scanned: each batch must be whole, of magic 2, have its CRC and
 //     rise in offset. What doesn't is cut off, and the segments behind are removed, these first. The same happens where
 //     a segment ends before the next begins, above the recovery point and unless the log was compacted: its
-//     end was lost. Both indexes of a scanned segment are written anew. If whole batches lie behind the place of the cut, what is
+//     end was lost. Both indexes of a scanned segment are written anew, but for a last one too small to have entries. If whole batches lie behind the place of the cut, what is
 //     cut off is copied to a .cut file, durably, before anything else, and a segment behind that holds some is renamed to one.
 //     Recovery: steps 1 to 3 again. A copy that is there already is taken as it is.
 //

@@ -171,6 +171,9 @@ func TestIndexesAreRebuilt(t *testing.T) {
 					t.Errorf("scanned %v", report.Scanned)
 				}
 				checkBatches(t, collect(t, l, 0), batches)
+				if err := l.Close(); err != nil { // the last segment is too small for an index before
+					t.Fatal(err)
+				}
 				for name, data := range want {
 					if got := string(get(t, m, "/p/"+name)); got != data {
 						t.Errorf("%s: %x, want %x", name, got, data)
@@ -405,4 +408,42 @@ func BenchmarkCreate(b *testing.B) {
 			b.Fatal(err)
 		}
 	}
+}
+
+// A last segment that is too small for an index gets no files at its recovery, and is appended to and closed as ever.
+func TestSmallTailIsRecoveredInMemory(t *testing.T) {
+	m := newMem(t)
+	settings := Settings{IndexIntervalBytes: 4096}
+	l, _ := mustOpen(t, m, settings, Recovery{})
+	var batches []protocol.Batch
+	add := func(bytes int) {
+		b := makeBatch(t, l.End(), 1, 1000+l.End(), bytes)
+		mustAppend(t, l, b)
+		batches = append(batches, b)
+	}
+	for range 2 { // killed, and killed again
+		add(200)
+		m = m.CrashClone(nil)
+		l, _ = mustOpen(t, m, settings, Recovery{})
+		if got := fmt.Sprint(list(t, m)); got != "[00000000000000000000.log]" {
+			t.Errorf("files %s", got)
+		}
+		checkBatches(t, collect(t, l, 0), batches)
+		if found, ok, err := l.MaxTimestamp(); err != nil || !ok || found.Offset != l.End()-1 {
+			t.Errorf("%+v, %v, %v", found, ok, err)
+		}
+	}
+	add(6000)
+	add(200)
+	if n := l.active().offsets.entries(); n != 1 {
+		t.Errorf("%d entries", n)
+	}
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	l, report := mustOpen(t, m.CrashClone(nil), settings, Recovery{Clean: true})
+	if len(report.Scanned) != 0 {
+		t.Errorf("%+v", report)
+	}
+	checkBatches(t, collect(t, l, 0), batches)
 }

@@ -41,7 +41,12 @@ func (o *opener) recover(segs []*segment) error {
 			found.next = segs[i+1].base
 		}
 		s.publish(found)
-		if s.offsets.hold {
+		switch {
+		case !s.offsets.hold:
+		case i == last && i >= scanFrom && s.offsets.entries() == 0:
+			// Too small for an index. It gets its files as a segment does that was not closed: at the roll or the close.
+			s.offsets.hold, s.times.hold = false, false
+		default:
 			if err := o.writeIndexes(s, i < scanFrom); err != nil {
 				return err
 			}

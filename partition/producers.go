@@ -194,6 +194,25 @@ func (p *Partition) snapshotLocked(offset int64) {
 	p.mu.snapshots = append(p.mu.snapshots, offset)
 }
 
+// replayBytesMax is how much of a log without producers is read again at the next start rather than that a snapshot tells that there
+// are none: thousands of partitions may be as small.
+const replayBytesMax = 64 << 10
+
+// snapshotAtEndLocked saves the producers' state for the next start.
+func (p *Partition) snapshotAtEndLocked() {
+	end := p.log.End()
+	if producers, _ := p.mu.table.Len(); producers == 0 {
+		from := p.log.Start()
+		if n := len(p.mu.snapshots); n > 0 {
+			from = max(from, p.mu.snapshots[n-1])
+		}
+		if bytes, err := p.log.Distance(from, end); err == nil && bytes <= replayBytesMax {
+			return
+		}
+	}
+	p.snapshotLocked(end)
+}
+
 // writeAside writes a file that is synced before the recovery point passes over it, and that a checksum guards until then.
 func (p *Partition) writeAside(name string, data []byte) error {
 	f, err := p.shared.fsys.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
@@ -279,7 +298,9 @@ func (p *Partition) recoverLocked(base int64) error {
 		if e, err = p.recoverSegment(s, e); err != nil {
 			return err
 		}
-		p.snapshotLocked(s.Next)
+		if producers, _ := table.Len(); producers > 0 || s.Next < p.log.End() {
+			p.snapshotLocked(s.Next)
+		}
 	}
 	p.epochs.Store(&e)
 	if err := p.findFloorLocked(); err != nil {

@@ -292,7 +292,7 @@ func (p *Partition) close() (clean bool, err error) {
 			p.mu.Unlock()
 			return false, err
 		}
-		p.snapshotLocked(p.log.End())
+		p.snapshotAtEndLocked()
 	}
 	end, files := p.log.End(), p.takeUnsyncedLocked()
 	p.mu.Unlock()

@@ -59,8 +59,7 @@ func TestNewDirectory(t *testing.T) {
 	}
 	id := n.ClusterID()
 	n.close()
-	want := []string{"00000000000000000000.index", "00000000000000000000.log", "00000000000000000000.timeindex", "00000000000000000003.snapshot",
-		leaderEpochFile, partitionMetadataFile}
+	want := []string{"00000000000000000000.index", "00000000000000000000.log", "00000000000000000000.timeindex", leaderEpochFile, partitionMetadataFile}
 	if got := names(t, disk, "/data/t-0"); !slices.Equal(got, want) {
 		t.Errorf("%v\nwant %v", got, want)
 	}

@@ -92,7 +92,7 @@ func (m *Machine) join(g *group, now time.Time, j *joinRequest, out *coordinator
 			m.remove(g, known, out)
 			m.joinedMaybe(g, now, out)
 		}
-		refuse(kerr.GroupMaxSizeReached)
+		j.reply(refuseJoin("", kerr.GroupMaxSizeReached), out) // the one refusal that forgets who asked
 		return
 	}
 	if !g.supports(j.ProtocolType, j.protocols) {

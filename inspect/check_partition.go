@@ -113,6 +113,8 @@ func (p *partitionCheck) list(entries []fs.DirEntry) {
 				p.says(Error, name, "%v", err)
 			}
 		case name == partition.MetadataFile, name == partition.LeaderEpochsFile:
+		case name == partition.DamageFile:
+			p.says(Error, name, "%s", strings.TrimSpace(string(p.file(name))))
 		case e.IsDir(), !ok && !strings.HasSuffix(name, ".tmp"):
 			p.says(Note, name, "not of a partition, it is left alone")
 		case !ok, strings.HasSuffix(ext, ".tmp"):

@@ -121,7 +121,7 @@ func (l *Log) retryStale(read func() error) error {
 			return err
 		}
 	}
-	return fmt.Errorf("%s: segments are replaced too often: %w", l.dir, ErrCorrupt)
+	return fmt.Errorf("%s: %w too often", l.dir, errStale)
 }
 
 // Read finds the batches from the one that holds the offset from, as a fetch gets them. upTo is the reader's upper
@@ -140,7 +140,7 @@ func (l *Log) Read(from int64, maxBytes int, minOne bool, upTo int64) (Slice, er
 			return s, err
 		}
 	}
-	return Slice{}, fmt.Errorf("%s: segments are replaced too often: %w", l.dir, ErrCorrupt)
+	return Slice{}, fmt.Errorf("%s: %w too often", l.dir, errStale)
 }
 
 func (l *Log) read(from int64, maxBytes int, minOne bool, upTo int64) (Slice, error) {

@@ -25,6 +25,13 @@ func (s *Set) Create(topic string, id [16]byte, index int32, cfg *config.Topic, 
 		if p.id == id {
 			return p, nil
 		}
+		if p.id.IsZero() {
+			named, err := s.nameAgain(p, id, cfg, now)
+			if err != nil {
+				return nil, fmt.Errorf("%w: %w", kerr.KafkaStorageError, err)
+			}
+			return named, nil
+		}
 		if err := s.putAside(p, straySuffix); err != nil {
 			return nil, err
 		}

@@ -54,6 +54,12 @@
 // epochs of those segments anew. Start after a clean stop: nothing is read but what names and sizes tell; the producers' state is loaded
 // when it is first needed.
 //
+// Damage, which no crash explains: a clean stop also writes down which segments it left and how large their files were (segments-checkpoint, ours).
+// What the next start finds to be missing or shorter takes the partition offline, now and later, until the file damage.txt in its directory,
+// which says what is lost, is removed. Indexes, transaction indexes and leader epochs that are missing or can't be right are
+// built anew from the log, snapshots are gone without. A directory without a readable partition.metadata is offline until the cluster says which topic it is
+// (Create) or that it is none (Stray).
+//
 // Checkpoints: written beside, synced, renamed over the old one, directory synced. One that can't be read counts as
 // empty, which costs a longer recovery.
 package partition

@@ -18,6 +18,7 @@ const (
 	highWatermarkFile   = "replication-offset-checkpoint"
 	logStartFile        = "log-start-offset-checkpoint"
 	cleanerFile         = "cleaner-offset-checkpoint"
+	segmentsFile        = "segments-checkpoint" // ours; Kafka leaves it alone
 	lostAndFound        = "lost+found"
 	metadataTopicDir    = "__cluster_metadata-0" // Kafka's metadata log
 	remoteIndexCacheDir = "remote-log-index-cache"
@@ -29,7 +30,9 @@ const (
 	leaderEpochFile       = "leader-epoch-checkpoint"
 	extSnapshot           = log.ExtSnapshot
 	extTxnIndex           = log.ExtTxnIndex
-	extWindow             = ".window" // ours; Kafka leaves it alone
+	extWindow             = ".window"    // ours; Kafka leaves it alone
+	damageFile            = "damage.txt" // ours, too: why the partition stays offline
+	badSuffix             = ".bad"       // what couldn't be read and was replaced
 	tmpSuffix             = ".tmp"
 )
 

@@ -24,6 +24,7 @@ const (
 const (
 	MetadataFile     = partitionMetadataFile
 	LeaderEpochsFile = leaderEpochFile
+	DamageFile       = damageFile
 	ExtWindow        = extWindow
 )
 

@@ -99,6 +99,7 @@ func (s *Set) load(o Options, now time.Time) error {
 	if err := s.readMarker(); err != nil {
 		return err
 	}
+	s.left = s.readSegments()
 	kept := s.readCheckpoints()
 	s.checkpoints.kept = kept
 	if len(entries) > 0 {
@@ -116,6 +117,7 @@ func (s *Set) load(o Options, now time.Time) error {
 			s.shared.logger.Info("loading partitions", "dir", s.dir, "loaded", n, "of", len(entries))
 		}
 	})
+	s.left = nil // most of it is of no use any more
 	for _, dir := range leftovers {
 		s.removeLater(filepath.Join(s.dir, dir), o.Config.Int("log.segment.delete.delay.ms"))
 	}
@@ -224,17 +226,22 @@ func (s *Set) loadPartition(e entry, cfg *config.Topic, kept checkpoints, now ti
 	dir := filepath.Join(s.dir, e.String())
 	id, err := readMetadata(s.shared.fsys, dir)
 	if isNotExist(err) || errors.Is(err, errMetadata) {
-		s.setNamelessAside(e.key, dir, err)
+		if !s.removeNameless(e.key, dir, err) {
+			s.leaveNameless(e.key, cfg, err)
+		}
 		return
 	}
 	p := s.newPartition(e.topic, id, e.index, cfg)
 	cleaned, compacted := kept.cleaner[e.key]
 	p.compaction.mu.known, p.compaction.mu.cleaned = compacted, cleaned
 	if err == nil {
-		err = p.open(log.Recovery{
+		err = p.checkDamage()
+	}
+	if err == nil {
+		err = p.openLeft(log.Recovery{
 			Clean: s.clean, RecoveryPoint: kept.recovery[e.key], LogStart: kept.start[e.key],
 			AllowGaps: cfg.CleanupCompact || compacted,
-		}, kept.highWatermark[e.key], now)
+		}, s.leftOf(e.key), kept.highWatermark[e.key], now)
 	}
 	if err != nil {
 		_ = p.fail(fmt.Errorf("load: %w", err))
@@ -242,9 +249,9 @@ func (s *Set) loadPartition(e entry, cfg *config.Topic, kept checkpoints, now ti
 	s.add(p)
 }
 
-// setNamelessAside deals with a directory that doesn't say which topic it belongs to: one without records is what a power failure
-// leaves of a partition that nothing was ever appended to, one with records is a stray.
-func (s *Set) setNamelessAside(k key, dir string, cause error) {
+// removeNameless removes a directory that doesn't say which topic it belongs to if there are no records in it: that is what a power failure
+// leaves of a partition that nothing was ever appended to. It reports false for one with records, which is left.
+func (s *Set) removeNameless(k key, dir string, cause error) bool {
 	empty := true
 	files, err := s.shared.fsys.ReadDir(dir)
 	for _, f := range files {
@@ -254,17 +261,14 @@ func (s *Set) setNamelessAside(k key, dir string, cause error) {
 			empty = empty && statErr == nil && st.Size() == 0
 		}
 	}
-	if err == nil && empty {
-		s.shared.logger.Warn("removing a partition without records and metadata", "topic", k.topic, "partition", k.index, "err", cause)
-		err = s.shared.fsys.RemoveAll(dir)
-	} else if err == nil {
-		renamed := suffixedName(k.topic, k.index, straySuffix)
-		s.shared.logger.Error("partition without metadata is put aside", "topic", k.topic, "partition", k.index, "dir", renamed, "err", cause)
-		err = s.shared.fsys.Rename(dir, filepath.Join(s.dir, renamed))
+	if err != nil || !empty {
+		return false
 	}
-	if err != nil {
+	s.shared.logger.Warn("removing a partition without records and metadata", "topic", k.topic, "partition", k.index, "err", cause)
+	if err := s.shared.fsys.RemoveAll(dir); err != nil {
 		s.shared.logger.Error("partition without metadata is left", "topic", k.topic, "partition", k.index, "err", err)
 	}
+	return true
 }
 
 // open opens the log and what belongs to it. After a crash the producers' state is rebuilt at once, else when it is first
@@ -292,27 +296,10 @@ func (p *Partition) open(r log.Recovery, highWatermark int64, now time.Time) (er
 	}
 	p.view.offsets.HW = min(max(highWatermark, l.Start()), l.End())
 	p.publishLocked()
-	if len(report.Scanned) > 0 && l.End() > 0 {
-		return p.recoverLocked(slices.Min(report.Scanned))
+	if base, ok := recoveredFrom(report); ok && l.End() > 0 {
+		return p.recoverLocked(base)
 	}
 	return nil
-}
-
-// tell logs what the opening of a log found.
-func (p *Partition) tell(r log.Report) {
-	logger := p.shared.logger.With("topic", p.topic, "partition", p.index)
-	if len(r.Scanned) > 0 && p.log.End() > 0 {
-		logger.Info("recovered segments", "segments", len(r.Scanned), "end", p.log.End())
-	}
-	if r.Cut != nil {
-		logger.Warn("cut off the end of the log", "offset", r.Cut.Offset, "bytes", r.Cut.Bytes, "cause", r.Cut.Cause)
-	}
-	if r.Reset {
-		logger.Warn("the log ended below its start, it begins anew", "start", p.log.Start())
-	}
-	if len(r.Removed) > 0 {
-		logger.Warn("removed segments", "segments", len(r.Removed), "end", p.log.End())
-	}
 }
 
 // adopt takes over the files of the directory that are not the log's: it keeps what belongs to the segments that are there.
@@ -370,6 +357,10 @@ func (p *Partition) adoptEpochs() error {
 	e, err := readEpochs(p.shared.fsys, p.dir)
 	if err == nil {
 		p.savedEpochs = e
+	}
+	// What is durable had its epochs written before; those of the rest follow from its recovery.
+	if err == nil && len(e) == 0 && p.log.Size() > 0 && p.log.Durable() > p.log.Start() {
+		err = fmt.Errorf("no epochs in %s: %w", leaderEpochFile, errCheckpoint)
 	}
 	if errors.Is(err, errCheckpoint) {
 		p.shared.logger.Warn("leader epochs are rebuilt", "topic", p.topic, "partition", p.index, "err", err)

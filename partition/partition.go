@@ -78,6 +78,7 @@ type Partition struct {
 	}
 	view       view
 	compaction compaction
+	mending    atomic.Bool // a mending of indexes is scheduled
 }
 
 // Topic is the topic's name.

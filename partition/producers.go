@@ -136,6 +136,7 @@ func (p *Partition) readSnapshot(table *idempotence.Table, end int64) (int64, er
 			table.Restore(entries, windows, p.shared.opened.UnixMilli())
 			return offset, nil
 		case entries != nil && withoutWindows == nil:
+			p.shared.logger.Warn("window file is unusable", "topic", p.topic, "partition", p.index, "offset", offset, "err", err)
 			withoutWindows = &candidate{offset, entries}
 		case !isNotExist(err) && !errors.Is(err, idempotence.ErrSnapshot) && !errors.Is(err, vfs.ErrTooLarge):
 			return 0, err
@@ -239,13 +240,7 @@ func (p *Partition) mendTxnIndex() error {
 	if err != nil {
 		return err
 	}
-	for _, base := range bad {
-		p.shared.logger.Warn("transaction index is rebuilt", "topic", p.topic, "partition", p.index, "segment", base)
-		if err := p.rebuildTxnIndex(base); err != nil {
-			return err
-		}
-	}
-	return nil
+	return p.rebuildTxnIndexes(bad)
 }
 
 // rebuildTxnIndex replays a segment.

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 	"iter"
 	"math"
@@ -42,6 +43,9 @@ func (p *Partition) Read(r ReadRequest) (res ReadResult, err error) {
 		if res.Slice, err = p.log.Read(r.Offset, r.MaxBytes, r.MinOne, bound); err != nil {
 			return res, p.readError(err)
 		}
+		if p.log.Suspicious() {
+			p.mendLater()
+		}
 		if r.Isolation != ReadCommitted || res.Slice.Len == 0 {
 			return res, nil
 		}
@@ -81,7 +85,7 @@ func (p *Partition) aborted(from int64, res ReadResult) ([]AbortedTxn, error) {
 		return nil, p.readError(err)
 	}
 	var few [16]controlmarkers.Aborted
-	found, err := p.txns.collect(few[:0], from, to)
+	found, err := p.abortedIn(few[:0], from, to)
 	if err != nil {
 		return nil, p.fail(err)
 	}
@@ -106,11 +110,14 @@ func (p *Partition) diverging(r ReadRequest, o Offsets) (*EpochEnd, error) {
 	return nil, nil
 }
 
-// readError gives an error of the log its code. Reading below a start that has moved meanwhile is the reader's error; one
-// bad read takes nothing offline.
+// readError gives an error of the log its code. Reading below a start that has moved meanwhile is the reader's error; a bad read takes nothing
+// offline, unless what was read can't be what was written.
 func (p *Partition) readError(err error) error {
 	if failed := p.Err(); failed != nil {
 		return failed
+	}
+	if errors.Is(err, log.ErrCorrupt) {
+		return p.fail(err)
 	}
 	return readError(err)
 }

@@ -50,8 +50,9 @@ type Set struct {
 	brokerEpoch func() int64
 	registerer  prometheus.Registerer
 	collector   prometheus.Collector
-	previous    int64 // broker epoch of the last clean stop, -1
-	clean       bool  // the last stop was
+	previous    int64                 // broker epoch of the last clean stop, -1
+	clean       bool                  // the last stop was
+	left        map[key]*leftSegments // by it; nil: not known
 
 	changing sync.Mutex // one creation or deletion at a time; before mu
 	mu       struct {
@@ -243,7 +244,7 @@ func (s *Set) Close() error {
 	})
 	err := errors.Join(s.checkpointPoints(), s.checkpointHighWatermarks(), s.checkpointCleaned())
 	if err == nil && !unclean.Load() {
-		err = s.markClean()
+		err = errors.Join(s.saveSegments(), s.markClean())
 	}
 	s.shared.files.Close()
 	return errors.Join(err, s.claim.release())

@@ -176,7 +176,8 @@ func TestDeleteAndStray(t *testing.T) {
 	}
 }
 
-// TestDirectoryWithoutMetadata: without records it is what a power failure left, with records it is put aside.
+// TestDirectoryWithoutMetadata: without records it is what a power failure left. With records it is offline, until somebody who knows says which topic
+// it belongs to, or that it belongs to none.
 func TestDirectoryWithoutMetadata(t *testing.T) {
 	disk := vfs.NewMem()
 	n := open(t, disk, topicConfig(t))
@@ -192,9 +193,29 @@ func TestDirectoryWithoutMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	n = open(t, disk, n.topic)
+	nameless := n.Get("t", 0)
+	if left := names(t, disk, "/data"); len(slices.Collect(n.All())) != 1 || slices.Contains(left, "e-0") || !slices.Contains(left, "t-0") {
+		t.Errorf("%v", left)
+	}
+	if err := nameless.Err(); !errors.Is(err, kerr.KafkaStorageError) || !strings.Contains(n.logs.String(), "/data/t-0/partition.metadata") {
+		t.Errorf("%v: %s", err, n.logs)
+	}
+	p, err := n.Create("t", protocol.UUID{1}, 0, n.topic, start)
+	if err != nil || p.Err() != nil || p.log.End() != 1 || n.GetByID(protocol.UUID{1}, 0) != p || n.Get("t", 0) != p {
+		t.Fatal(p.Err(), err)
+	}
+	n.close()
+	if n = open(t, disk, n.topic); n.GetByID(protocol.UUID{1}, 0) == nil {
+		t.Error("the id was not written down")
+	}
+	n.close()
+	overwrite(t, disk, "/data/t-0/partition.metadata", []byte("nonsense"))
+	n = open(t, disk, n.topic)
+	if err := n.Stray("t", 0); err != nil {
+		t.Fatal(err)
+	}
 	left := names(t, disk, "/data")
-	if len(slices.Collect(n.All())) != 0 || slices.Contains(left, "e-0") || slices.Contains(left, "t-0") ||
-		!slices.ContainsFunc(left, func(s string) bool { return strings.HasPrefix(s, "t-0.") && strings.HasSuffix(s, "-stray") }) {
+	if n.Get("t", 0) != nil || !slices.ContainsFunc(left, func(s string) bool { return strings.HasPrefix(s, "t-0.") && strings.HasSuffix(s, "-stray") }) {
 		t.Errorf("%v", left)
 	}
 }

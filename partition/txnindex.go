@@ -30,6 +30,9 @@ type txnIndex struct {
 		sync.Mutex
 		segments []txnSegment // ascending by base
 		unsynced []string     // files that were written to and not synced
+		// expected is how many entries the segments' files have where they are as a clean stop left them; nil: not known. It is
+		// used once, by check.
+		expected map[int64]int
 	}
 }
 
@@ -50,6 +53,16 @@ func openTxnIndex(fsys vfs.FS, dir string, bases []int64) *txnIndex {
 		x.mu.segments = append(x.mu.segments, txnSegment{base: base})
 	}
 	return x
+}
+
+// expect tells how many entries the files should have.
+func (x *txnIndex) expect(entries map[int64]int) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.mu.expected = entries
+	if x.mu.expected == nil {
+		x.mu.expected = map[int64]int{}
+	}
 }
 
 func (x *txnIndex) path(base int64) string {
@@ -111,10 +124,12 @@ func (x *txnIndex) load(base int64) (controlmarkers.Index, error) {
 	return entries, nil
 }
 
-// check reads the newest index, and the sizes of the others. The segments whose index can't be right come back.
+// check reads the newest index, and the sizes of the others. The segments whose index can't be right come back, ascending.
 func (x *txnIndex) check() (bad []int64, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	expected := x.mu.expected
+	x.mu.expected = nil
 	for i := range x.mu.segments {
 		s := &x.mu.segments[i]
 		if s.loaded {
@@ -122,20 +137,36 @@ func (x *txnIndex) check() (bad []int64, err error) {
 		}
 		if i == len(x.mu.segments)-1 {
 			_, err = x.tailLocked(s.base)
-		} else {
-			var st fs.FileInfo
-			if st, err = x.fsys.Stat(x.path(s.base)); err == nil && st.Size()%controlmarkers.EntrySize != 0 {
-				err = controlmarkers.ErrIndex
-			}
 		}
+		if err == nil {
+			err = x.checkSize(s.base, expected)
+		}
+		delete(expected, s.base)
 		switch {
 		case errors.Is(err, controlmarkers.ErrIndex):
-			bad = append(bad, s.base)
+			bad, err = append(bad, s.base), nil
 		case err != nil:
 			return bad, err
 		}
 	}
+	for base := range expected { // the file is missing
+		bad = append(bad, base)
+	}
+	slices.Sort(bad)
 	return bad, nil
+}
+
+// checkSize compares the size of a segment's file with what is expected, if anything is.
+func (x *txnIndex) checkSize(base int64, expected map[int64]int) error {
+	st, err := x.fsys.Stat(x.path(base))
+	if err != nil {
+		return err
+	}
+	n, rest := int(st.Size()/controlmarkers.EntrySize), st.Size()%controlmarkers.EntrySize
+	if rest != 0 || expected != nil && n != expected[base] {
+		return fmt.Errorf("%s has %d bytes: %w", x.path(base), st.Size(), controlmarkers.ErrIndex)
+	}
+	return nil
 }
 
 // flush writes what is in memory only.
@@ -199,7 +230,12 @@ func (x *txnIndex) replace(base int64, entries controlmarkers.Index) error {
 }
 
 // drop forgets a segment that was removed from the log, and removes its file.
-func (x *txnIndex) drop(base int64) error { return x.replace(base, nil) }
+func (x *txnIndex) drop(base int64) error {
+	x.mu.Lock()
+	delete(x.mu.expected, base)
+	x.mu.Unlock()
+	return x.replace(base, nil)
+}
 
 // collect gives the aborted transactions that a reader of the offsets [from, to) has to know, ascending by marker.
 func (x *txnIndex) collect(dst []controlmarkers.Aborted, from, to int64) ([]controlmarkers.Aborted, error) {
@@ -254,6 +290,9 @@ func (x *txnIndex) collectFile(dst []controlmarkers.Aborted, base, from, to int6
 	for low < high {
 		mid := low + (high-low)/2
 		a, err := at(mid)
+		if err == nil && a.Last < base {
+			err = fmt.Errorf("marker at %d in segment %d: %w", a.Last, base, controlmarkers.ErrIndex)
+		}
 		if err != nil {
 			return dst, false, fmt.Errorf("%s: %w", x.path(base), err)
 		}

@@ -180,7 +180,9 @@ func (r *reconciler) removeStrays(im *cluster.Image) {
 	var strays []*partition.Partition
 	for p := range r.replicas.All() {
 		t := im.Topic(p.Topic())
-		if t == nil || t.ID != p.TopicID() || int(p.Index()) >= len(t.Partitions) || !slices.Contains(t.Partitions[p.Index()].Replicas, r.nodeID) {
+		// One whose directory doesn't say which topic it is of is what the metadata says, if it says anything.
+		nameless := p.TopicID() == [16]byte{}
+		if t == nil || t.ID != p.TopicID() && !nameless || int(p.Index()) >= len(t.Partitions) || !slices.Contains(t.Partitions[p.Index()].Replicas, r.nodeID) {
 			strays = append(strays, p)
 		}
 	}

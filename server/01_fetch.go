@@ -31,6 +31,8 @@ import (
 //
 // Records do not go through memory when they are many: see fetch_response.go.
 
+const fetchKey = 1
+
 // fetchTarget is one partition as a fetcher asks for it.
 type fetchTarget struct {
 	topic     string // "" while the id of a topic is unknown

@@ -23,6 +23,9 @@ const (
 	// answers. The reader stops reading when there are more; clients have 5 or so.
 	maxPipelined = 64
 
+	// largeHeld is what a request that waits may hold when memory is short.
+	largeHeld = 1 << 20
+
 	// flushBytes is how much of ready answers is collected for one write.
 	flushBytes = 64 << 10
 )
@@ -93,12 +96,10 @@ func newConn(s *Server, l *listener, socket net.Conn) *conn {
 	return c
 }
 
-// moved notes that n bytes have been read.
+// moved notes that n bytes have been read, or that the peer was kept waiting so far.
 func (c *conn) moved(n int) {
-	if n > 0 {
-		c.active.Store(int64(time.Since(epochStart)))
-		c.server.metrics.bytesRead.Add(float64(n))
-	}
+	c.active.Store(int64(time.Since(epochStart)))
+	c.server.metrics.bytesRead.Add(float64(n))
 }
 
 // idleFor is for how long nothing has moved. Who waits for an answer is not idle,
@@ -108,6 +109,17 @@ func (c *conn) idleFor(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(epochStart) - time.Duration(c.active.Load())
+}
+
+// stalls tells whether the connection holds memory, and nothing has moved for
+// memoryPatience: its peer has sent a part of a request, or doesn't read, or has
+// it wait with a large request.
+func (c *conn) stalls(now time.Duration) bool {
+	held := c.frames.held.Load()
+	if held == 0 || c.frames.waiting.Load() || now-time.Duration(c.active.Load()) < memoryPatience {
+		return false
+	}
+	return c.frames.began.Load() > 0 || c.sending.Load() || held >= largeHeld
 }
 
 // run is the reader's life, and that of the connection.
@@ -288,6 +300,10 @@ func (c *conn) reply(q queued) error {
 		go c.write()
 	}
 	c.inflight.Add(1)
+	if q.row.key == fetchKey && p.wait != nil { // it may wait for long, and has copied what it was asked
+		c.frames.free(q.frame)
+		q.frame = frame{}
+	}
 	select {
 	case c.queue <- q:
 		return nil

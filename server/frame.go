@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"sync/atomic"
 	"time"
 )
 
@@ -40,6 +41,11 @@ type frameReader struct {
 	start, end int
 	first      bool // nothing has been taken yet
 	trust      int  // how much the largest of the last requests brought, at most maxTrust
+
+	// What those see who look for memory.
+	held    atomic.Int64 // by the connection's requests
+	began   atomic.Int64 // when the request that is being read began, in nanoseconds since epochStart; 0 without one
+	waiting atomic.Bool  // for memory
 }
 
 // frame is one request as it arrived, without its size. It holds memory until
@@ -124,11 +130,14 @@ func (f *frameReader) body(ctx context.Context, size int) (fr frame, err error) 
 	step := min(size, max(have+readBufferSize, f.trust))
 	if !f.memory.tryTake(int64(step)) {
 		step = min(size, have+readBufferSize)
-		if _, err := f.memory.take(ctx, int64(step), false); err != nil {
+		if _, err := f.take(ctx, int64(step), false); err != nil {
 			return frame{}, err
 		}
 	}
+	f.held.Add(int64(step))
 	fr = frame{newBuffer(step), int64(step)}
+	f.began.Store(int64(time.Since(epochStart)))
+	defer f.began.Store(0)
 	fr.buffer.b = append(fr.buffer.b, f.in[f.start:f.start+have]...)
 	f.start += have
 	finisher := false
@@ -165,10 +174,11 @@ func (f *frameReader) grow(ctx context.Context, fr *frame, size int, finisher bo
 		f.memory.overdraw(more)
 	} else {
 		var err error
-		if finisher, err = f.memory.take(ctx, more, true); err != nil {
+		if finisher, err = f.take(ctx, more, true); err != nil {
 			return false, err
 		}
 	}
+	f.held.Add(more)
 	larger := newBuffer(size)
 	larger.b = append(larger.b, fr.buffer.b...)
 	fr.buffer.free()
@@ -176,9 +186,19 @@ func (f *frameReader) grow(ctx context.Context, fr *frame, size int, finisher bo
 	return finisher, nil
 }
 
+// take is memory.take.
+func (f *frameReader) take(ctx context.Context, n int64, partial bool) (finisher bool, err error) {
+	f.waiting.Store(true)
+	finisher, err = f.memory.take(ctx, n, partial)
+	f.active(0)
+	f.waiting.Store(false)
+	return finisher, err
+}
+
 // free gives back what a frame holds.
 func (f *frameReader) free(fr frame) {
 	fr.buffer.free()
+	f.held.Add(-fr.held)
 	f.memory.give(fr.held, false)
 }
 

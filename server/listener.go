@@ -215,6 +215,33 @@ func (cs *connections) closeIdle() {
 	}
 }
 
+// relieve closes the connections whose requests stand still while others wait for
+// the memory that they hold; if there are none, the one that has been sending its
+// request for longest.
+func (cs *connections) relieve() {
+	now := time.Since(epochStart)
+	var stalled []*conn
+	var slowest *conn
+	first := int64(math.MaxInt64)
+	cs.mu.Lock()
+	for c := range cs.open {
+		if c.stalls(now) {
+			stalled = append(stalled, c)
+		} else if began := c.frames.began.Load(); began > 0 && began < first && !c.frames.waiting.Load() {
+			slowest, first = c, began
+		}
+	}
+	cs.mu.Unlock()
+	if len(stalled) == 0 && slowest != nil {
+		stalled = append(stalled, slowest)
+	}
+	for _, c := range stalled {
+		c.server.network.Warn("connection closed", slog.String("listener", c.listener.name), slog.String("client", c.remote),
+			slog.String("reason", "its requests hold memory that others wait for"))
+		c.socket.Close()
+	}
+}
+
 // serve starts the acceptors.
 func (s *Server) serve(context.Context) error {
 	s.conns.limit(s.cfg())

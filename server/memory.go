@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"time"
 )
 
 // memory bounds what all requests together hold (queued.max.request.bytes). A
@@ -14,12 +15,18 @@ import (
 // Half-read requests that hold everything would wait for each other for ever.
 // Therefore one of those that wait may be the finisher, which takes beyond the
 // limit what its request still needs. Whoever reads for the finisher sees that
-// it keeps moving (see conn.readFrame).
+// it keeps moving (see frameReader.body).
+//
+// Requests that stand still, of peers that send no more or don't read their
+// answers, would keep everybody else waiting: when nothing was given back for
+// memoryPatience while somebody waits, relieve is called.
 type memory struct {
-	limit int64 // immutable
+	limit   int64  // immutable
+	relieve func() // immutable; nil: nobody can help
 
 	mu       sync.Mutex
 	used     int64           // guarded by mu; above limit by no more than the finisher's request
+	given    time.Time       // guarded by mu: when memory was given back last, or relieve was called
 	finisher bool            // guarded by mu: there is one
 	waiters  []*memoryWaiter // guarded by mu: first come, first served
 }
@@ -30,6 +37,9 @@ type memoryWaiter struct {
 	granted  chan struct{} // closed once n has been taken
 	finisher bool          // written before granted is closed
 }
+
+// memoryPatience is for how long nothing may be given back while somebody waits.
+const memoryPatience = 10 * time.Second
 
 var errServerClosed = errors.New("server stops")
 
@@ -49,10 +59,8 @@ func (m *memory) take(ctx context.Context, n int64, partial bool) (finisher bool
 	m.waiters = append(m.waiters, w)
 	m.grantLocked()
 	m.mu.Unlock()
-	select {
-	case <-w.granted:
+	if m.await(ctx, w) {
 		return w.finisher, nil
-	case <-ctx.Done():
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -65,6 +73,37 @@ func (m *memory) take(ctx context.Context, n int64, partial bool) (finisher bool
 	}
 	m.giveLocked(n, w.finisher) // granted meanwhile
 	return false, errServerClosed
+}
+
+// await tells whether w was granted before ctx ended. Whoever waits sees to it that
+// the others don't hold what they hold for ever.
+func (m *memory) await(ctx context.Context, w *memoryWaiter) bool {
+	timer := time.NewTimer(memoryPatience)
+	defer timer.Stop()
+	for {
+		select {
+		case <-w.granted:
+			return true
+		case <-ctx.Done():
+			return false
+		case now := <-timer.C:
+			if m.stuck(now) {
+				m.relieve()
+			}
+			timer.Reset(memoryPatience)
+		}
+	}
+}
+
+// stuck tells whether nothing was given back for memoryPatience; once for each such time.
+func (m *memory) stuck(now time.Time) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.relieve == nil || now.Sub(m.given) < memoryPatience {
+		return false
+	}
+	m.given = now
+	return true
 }
 
 // tryTake takes n bytes if that leaves half of the memory free: for what may
@@ -98,6 +137,9 @@ func (m *memory) give(n int64, finisher bool) {
 
 func (m *memory) giveLocked(n int64, finisher bool) {
 	m.used -= n
+	if n > 0 {
+		m.given = time.Now()
+	}
 	if finisher {
 		m.finisher = false
 	}

@@ -123,3 +123,75 @@ func TestTryTakeLeavesHalf(t *testing.T) {
 		t.Errorf("%d bytes are held", m.inUse())
 	}
 }
+
+// Requests that stand still, each too small to be let beyond the bound, don't keep the others out for ever.
+func TestRequestsThatStandStillAreClosed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := newMemory(10_000)
+		var relieved []time.Duration
+		begin := time.Now()
+		m.relieve = func() {
+			relieved = append(relieved, time.Since(begin))
+			m.give(9_000, false)
+		}
+		if _, err := m.take(t.Context(), 9_000, false); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := m.take(t.Context(), 2_000, false); err != nil {
+			t.Fatal(err)
+		}
+		if len(relieved) != 1 || relieved[0] != memoryPatience {
+			t.Errorf("relieved at %v", relieved)
+		}
+		m.give(2_000, false)
+		if used := m.inUse(); used != 0 {
+			t.Errorf("%d bytes are held", used)
+		}
+	})
+}
+
+// Which connections stall: those that hold memory and don't move. Who waits for memory, or holds little while it waits for
+// an answer, doesn't.
+func TestWhoStalls(t *testing.T) {
+	late := 2 * memoryPatience
+	for _, tt := range []struct {
+		name string
+		set  func(c *conn)
+		want bool
+	}{
+		{"holds nothing", func(c *conn) { c.frames.began.Store(1) }, false},
+		{"in the middle of a request", func(c *conn) { c.frames.held.Store(1); c.frames.began.Store(1) }, true},
+		{"it moves", func(c *conn) { c.frames.held.Store(1); c.frames.began.Store(1); c.active.Store(int64(late)) }, false},
+		{"waits for memory", func(c *conn) { c.frames.held.Store(1); c.frames.began.Store(1); c.frames.waiting.Store(true) }, false},
+		{"doesn't read", func(c *conn) { c.frames.held.Store(1); c.sending.Store(true) }, true},
+		{"waits for an answer", func(c *conn) { c.frames.held.Store(largeHeld - 1) }, false},
+		{"waits with much", func(c *conn) { c.frames.held.Store(largeHeld) }, true},
+	} {
+		c := &conn{}
+		tt.set(c)
+		if got := c.stalls(late); got != tt.want {
+			t.Errorf("%s: %v", tt.name, got)
+		}
+	}
+}
+
+// A fetch that waits gives its request's memory back.
+func TestParkedFetchHoldsNoMemory(t *testing.T) {
+	s := startServer(t)
+	c := dial(t, s)
+	c.createTopic("t", 1)
+	req := fetchRequest(12, "t", 0, 0)
+	req.MaxWaitMillis, req.MinBytes = 60_000, 1
+	c.write(kmsg.NewRequestFormatter().AppendRequest(nil, req, 1))
+	waitFor(t, "the fetch to wait", func() bool {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		for c := range s.conns.open {
+			return c.inflight.Load() == 1 && c.frames.held.Load() == 0
+		}
+		return false
+	})
+	if used := s.memory.inUse(); used != 0 {
+		t.Errorf("%d bytes are held", used)
+	}
+}

@@ -111,6 +111,7 @@ func New(o Options) (*Server, error) {
 	s.memory = newMemory(requestMemory(o.Config.Int("queued.max.request.bytes"), o.Config.Int("socket.request.max.bytes")))
 	s.metrics = newMetrics(o.Registry, s)
 	s.telemetry = newTelemetry(int(o.Config.Int("telemetry.max.bytes")), o.Registry)
+	s.memory.relieve = s.conns.relieve
 	s.conns.init()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil

@@ -1,6 +1,8 @@
 // Command bench measures figures of a broker, ours or Apache Kafka's, in the same way:
 //
 //	bench txn   -broker ADDR [-n 500] [-rounds 3]      transactions per second of one producer, one record in each
+//	bench acks  -broker ADDR [-conns 1] [-flush 1] [-for 5s] [-rounds 3]
+//	            acknowledgements (acks=-1) per second of connections that each write one record after the other, with flush.messages
 //	bench start -broker ADDR [-rounds 5] [-prepare CMD] -- CMD...
 //	            milliseconds from exec of CMD on an empty folder to the first acknowledged record
 //	bench partitions -broker ADDR [-n 10000] [-per N] [-idle 10s] [-metrics URL] [-pid PID] [-prepare CMD] [-- CMD...]

@@ -28,11 +28,14 @@ type options struct {
 	metrics string
 	pid     int
 	idle    time.Duration
+	conns   int
+	flush   int
+	during  time.Duration
 }
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(errors.New("bench txn, start or partitions, see doc.go"))
+		fail(errors.New("bench txn, acks, start or partitions, see doc.go"))
 	}
 	var o options
 	fs := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
@@ -44,6 +47,9 @@ func main() {
 	fs.StringVar(&o.metrics, "metrics", "", "`URL` of the broker's metrics")
 	fs.IntVar(&o.pid, "pid", 0, "process of a running broker, to be looked at")
 	fs.DurationVar(&o.idle, "idle", 10*time.Second, "how long an idle broker is watched")
+	fs.IntVar(&o.conns, "conns", 1, "connections, each with a partition of its own")
+	fs.IntVar(&o.flush, "flush", 1, "flush.messages of the topic; 0: the broker's")
+	fs.DurationVar(&o.during, "for", 5*time.Second, "how long a round of acks takes")
 	fs.Parse(os.Args[2:])
 	ctx := context.Background()
 	var err error
@@ -53,6 +59,8 @@ func main() {
 		err = o.repeat("transactions/s", func() (float64, error) { return o.transactions(ctx) })
 	case "start":
 		err = o.repeat("ms", func() (float64, error) { return o.start(ctx, fs.Args()) })
+	case "acks":
+		err = o.repeat("acks/s", func() (float64, error) { return o.acks(ctx) })
 	case "partitions":
 		o.n = cmp.Or(o.n, 10000)
 		err = o.partitions(ctx, fs.Args())

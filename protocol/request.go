@@ -35,7 +35,7 @@ func ParseRequestHeader(frame []byte) (h RequestHeader, body []byte, err error) 
 	if s == nil {
 		return h, nil, fmt.Errorf("%w %d", ErrUnknownAPI, h.Key)
 	}
-	w := walker{src: frame[8:], budget: decodeSlack + decodeFactor*len(frame)}
+	w := walker{src: frame[8:], budget: decodeSlack + DecodeFactor*len(frame)}
 	n, err := w.rawLength(2)
 	if err != nil {
 		return h, nil, err
@@ -133,7 +133,7 @@ func parseResponse(frame []byte, resp kmsg.Response) error {
 			resp.SetVersion(0) // what a broker answers that does not know the version
 		}
 	case resp.IsFlexible():
-		w := walker{src: body, flexible: true, budget: decodeSlack + decodeFactor*len(frame)}
+		w := walker{src: body, flexible: true, budget: decodeSlack + DecodeFactor*len(frame)}
 		if err := w.tags(nil); err != nil {
 			return err
 		}

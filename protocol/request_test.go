@@ -122,6 +122,7 @@ func swell(v reflect.Value, n int, f func()) {
 
 // TestArraysCannotTakeMoreThanTheyCarry decodes bodies of very many of the smallest elements there can be.
 func TestArraysCannotTakeMoreThanTheyCarry(t *testing.T) {
+	shapes() // which are made once
 	elements, overhead := 100_000, 1
 	if raceEnabled { // which makes append allocate twice
 		elements, overhead = 10_000, 2
@@ -139,7 +140,7 @@ func TestArraysCannotTakeMoreThanTheyCarry(t *testing.T) {
 			if err != nil && !errors.Is(err, ErrMalformed) {
 				t.Errorf("%s v%d: %v", kmsg.NameForKey(key), version, err)
 			}
-			if limit := overhead * (decodeSlack + 2*decodeFactor*len(body)); int(took) > limit || err != nil && took > 64<<10 {
+			if limit := overhead * (decodeSlack + 2*DecodeFactor*len(body)); int(took) > limit || err != nil && took > 64<<10 {
 				t.Errorf("%s v%d: %d bytes took %d: %v", kmsg.NameForKey(key), version, len(body), took, err)
 			}
 		})
@@ -154,7 +155,7 @@ func TestClaimedArraysTakeNothing(t *testing.T) {
 			if version != 0 && version != kmsg.RequestForKey(key).MaxVersion() {
 				return
 			}
-			if took := allocated(func() { _, _ = ParseRequest(RequestHeader{Key: key, Version: version}, body) }); took > 2*decodeFactor*4<<20 {
+			if took := allocated(func() { _, _ = ParseRequest(RequestHeader{Key: key, Version: version}, body) }); took > 2*DecodeFactor*4<<20 {
 				t.Errorf("%s v%d of %#x: %d MB", kmsg.NameForKey(key), version, b, took>>20)
 			}
 		})
@@ -311,6 +312,20 @@ func BenchmarkParseRequest(b *testing.B) {
 		}
 		if err != nil {
 			b.Fatal(err)
+		}
+	}
+}
+
+// However many bytes a request has: its arrays have a bounded number of elements.
+func TestElementsAreBounded(t *testing.T) {
+	for n, ok := range map[int]bool{decodeMost: true, decodeMost + 1: false} {
+		req := kmsg.NewPtrDescribeGroupsRequest()
+		req.Version = 5
+		req.Groups = make([]string, n)
+		body := append(req.AppendTo(nil), make([]byte, 3*n)...) // bytes behind a request are no matter
+		_, err := ParseRequest(RequestHeader{Key: 15, Version: 5}, body)
+		if (err == nil) != ok || err != nil && !errors.Is(err, ErrMalformed) {
+			t.Errorf("%d elements: %v", n, err)
 		}
 	}
 }

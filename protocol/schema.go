@@ -15,11 +15,12 @@ import (
 // ErrMalformed is a request that cannot be read: cut short, or made to take far more memory than it has bytes.
 var ErrMalformed = errors.New("malformed request")
 
-// What decoding a request may take: kmsg checks an array's length against the bytes that are left, then makes a slice
+// DecodeFactor and the others are what decoding a request may take: kmsg checks an array's length against the bytes that are left, then makes a slice
 // of structs, so that a few MB of hostile bytes would become hundreds. Real requests stay well below these limits.
 const (
-	decodeFactor  = 8       // bytes of memory for each byte of the body
+	DecodeFactor  = 8       // bytes of memory for each byte of the body
 	decodeSlack   = 1 << 20 // bytes of memory that every request may take
+	decodeMost    = 1 << 19 // elements of all arrays: what handlers and answers take for each is a multiple of what it takes here
 	stringCost    = 8       // an allocation's rounding
 	unknownTag    = 128     // an entry in a map, and a share of the map
 	neverFlexible = math.MaxInt16
@@ -119,6 +120,7 @@ type walker struct {
 	flexible bool
 	cost     int
 	budget   int
+	elements int
 }
 
 var (
@@ -128,7 +130,7 @@ var (
 
 // checkBody verifies that body holds a request of that shape and that decoding it stays within the limits.
 func (s *shape) checkBody(version int16, body []byte) error {
-	w := walker{src: body, version: version, flexible: version >= s.flexible, budget: decodeSlack + decodeFactor*len(body)}
+	w := walker{src: body, version: version, flexible: version >= s.flexible, budget: decodeSlack + DecodeFactor*len(body)}
 	return w.structure(s.fields)
 }
 
@@ -201,6 +203,9 @@ func (w *walker) array(f *field) error {
 	}
 	if err := w.pay(n * f.size); err != nil {
 		return err
+	}
+	if w.elements += n; w.elements > decodeMost {
+		return fmt.Errorf("%w: arrays of more than %d elements", ErrMalformed, decodeMost)
 	}
 	if f.kind == '(' && f.fields[0].kind == 'n' {
 		return w.skip(n * f.fields[0].size)

@@ -32,6 +32,8 @@ import (
 // Where we differ: null records are INVALID_RECORD, where Kafka never answers. A transactional batch without a producer id
 // is INVALID_RECORD, where Kafka appends it and knows nothing of its transaction.
 
+const produceKey = 0
+
 // produceRow is one partition of a Produce that is to be appended to.
 type produceRow struct {
 	topic    string

@@ -227,6 +227,13 @@ func (c *conn) serve(fr frame) error {
 		c.frames.free(fr)
 		return &protocolError{text: fmt.Sprintf("%s v%d is not served", kmsg.NameForKey(header.Key), header.Version)}
 	}
+	if header.Key != produceKey { // whose records are not copied
+		if err := c.frames.charge(c.ctx, &fr); err != nil {
+			c.frames.free(fr)
+			return err
+		}
+		q.frame = fr
+	}
 	parsed, err := protocol.ParseRequest(header, body)
 	if err != nil {
 		c.frames.free(fr)

@@ -9,6 +9,8 @@ import (
 	"net"
 	"sync/atomic"
 	"time"
+
+	"oncelog/protocol"
 )
 
 const (
@@ -23,6 +25,9 @@ const (
 
 	// trustFades is how many smaller requests it takes, about, to forget a large one.
 	trustFades = 16
+
+	// chargeMin is from which size on it counts what a request is decoded to.
+	chargeMin = 512 << 10
 
 	// finisherPatience is how long a request that holds memory beyond the limit
 	// may stand still. Everybody waits for it.
@@ -51,8 +56,9 @@ type frameReader struct {
 // frame is one request as it arrived, without its size. It holds memory until
 // it is freed.
 type frame struct {
-	buffer *buffer
-	held   int64
+	buffer   *buffer
+	held     int64
+	finisher bool // of the memory, until it is freed
 }
 
 // protocolError is what a peer did that no Kafka client does.
@@ -135,7 +141,7 @@ func (f *frameReader) body(ctx context.Context, size int) (fr frame, err error) 
 		}
 	}
 	f.held.Add(int64(step))
-	fr = frame{newBuffer(step), int64(step)}
+	fr = frame{buffer: newBuffer(step), held: int64(step)}
 	f.began.Store(int64(time.Since(epochStart)))
 	defer f.began.Store(0)
 	fr.buffer.b = append(fr.buffer.b, f.in[f.start:f.start+have]...)
@@ -182,7 +188,7 @@ func (f *frameReader) grow(ctx context.Context, fr *frame, size int, finisher bo
 	larger := newBuffer(size)
 	larger.b = append(larger.b, fr.buffer.b...)
 	fr.buffer.free()
-	*fr = frame{larger, int64(size)}
+	*fr = frame{buffer: larger, held: int64(size)}
 	return finisher, nil
 }
 
@@ -195,11 +201,26 @@ func (f *frameReader) take(ctx context.Context, n int64, partial bool) (finisher
 	return finisher, err
 }
 
+// charge takes what a request may be decoded to, until its frame is freed. Small ones are not
+// worth counting.
+func (f *frameReader) charge(ctx context.Context, fr *frame) (err error) {
+	more := int64(len(fr.bytes())) * protocol.DecodeFactor
+	if more < chargeMin {
+		return nil
+	}
+	if fr.finisher, err = f.take(ctx, more, true); err != nil {
+		return err
+	}
+	fr.held += more
+	f.held.Add(more)
+	return nil
+}
+
 // free gives back what a frame holds.
 func (f *frameReader) free(fr frame) {
 	fr.buffer.free()
 	f.held.Add(-fr.held)
-	f.memory.give(fr.held, false)
+	f.memory.give(fr.held, fr.finisher)
 }
 
 func (fr frame) bytes() []byte {

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"oncelog/protocol"
 )
 
 // Requests that together are larger than the bound, each half here, all get
@@ -193,5 +195,29 @@ func TestParkedFetchHoldsNoMemory(t *testing.T) {
 	})
 	if used := s.memory.inUse(); used != 0 {
 		t.Errorf("%d bytes are held", used)
+	}
+}
+
+// A large request counts with what it may be decoded to, and gives all of it back; one that is too large for the bound is let
+// beyond it as long as no other is.
+func TestRequestsCountWhatTheyAreDecodedTo(t *testing.T) {
+	m := newMemory(1 << 20)
+	f := &frameReader{memory: m, active: func(int) {}}
+	for range 2 {
+		const size = chargeMin / protocol.DecodeFactor * 4
+		fr := frame{buffer: newBuffer(size), held: size}
+		fr.buffer.b = fr.buffer.b[:size]
+		f.held.Add(size)
+		m.overdraw(size)
+		if err := f.charge(t.Context(), &fr); err != nil {
+			t.Fatal(err)
+		}
+		if want := int64(size * (1 + protocol.DecodeFactor)); m.inUse() != want || f.held.Load() != want || !fr.finisher {
+			t.Errorf("%d bytes are held, %d by the connection, finisher %v", m.inUse(), f.held.Load(), fr.finisher)
+		}
+		f.free(fr)
+		if m.inUse() != 0 || f.held.Load() != 0 || m.finisher {
+			t.Errorf("%d bytes are still held, %d by the connection, finisher %v", m.inUse(), f.held.Load(), m.finisher)
+		}
 	}
 }

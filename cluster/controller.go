@@ -27,11 +27,13 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// Stores are where raft keeps its log, its term and vote, and its snapshots. Close releases them.
+// Stores are where raft keeps its log, its term and vote, and its snapshots. Close releases them. Room, if there is one, is asked before anything
+// new is decided: its error refuses that, while raft goes on.
 type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
+	Room      func() error
 	Close     func() error
 }
 
@@ -218,6 +220,9 @@ func (c *Controller) decide(term uint64, ps []*proposal) error {
 		}
 	}
 	lost := false
+	if room := c.voter.stores.Room; err == nil && len(all) > 0 && room != nil {
+		err = room()
+	}
 	if err == nil && len(all) > 0 {
 		f := c.voter.raft.Apply(encodeEntry(term, all), 0)
 		if err = f.Error(); err != nil {

@@ -19,9 +19,11 @@ import (
 // Names in the metadata directory.
 const (
 	storeFile        = "metadata.db" // bbolt: raft's log, term and vote
+	reserveFile      = "reserve"     // see type reserve
 	snapshotsRetain  = 2             // snapshots kept, in snapshots/
 	storeInitialSize = 1 << 20       // of the memory map, and so of the file
 	storeLockTimeout = time.Second   // another process holds the file
+	roomPause        = time.Second   // between two tries on a full disk
 	logEntryVersion  = 1
 )
 
@@ -39,17 +41,20 @@ var (
 // Stable values of a lone voter ride with the next entries: a term or vote that nobody else has seen and that no entry carries means nothing, so
 // nothing is lost if it is. That saves a start four transactions. With other voters each value is durable when Set returns.
 //
-// A full disk fails the one write, and the next may succeed. Any other failure may have left pages that are not on disk although the kernel says
+// A write that finds the disk full gets the reserve. If that doesn't do, or is gone, it fails, and the next may succeed. Any other failure may have left pages that are not on disk although the kernel says
 // so, and ends the store: all later writes fail with the same error.
 type store struct {
-	db   *bbolt.DB
-	lone bool
+	db      *bbolt.DB
+	lone    bool
+	logger  *slog.Logger
+	closing chan struct{} // closed by close
 
 	mu          sync.Mutex
 	set         map[string][]byte // stable values, the ones not yet on disk too
 	unwritten   map[string][]byte // what of set is not on disk
 	err         error             // the failure that ended it
-	first, last uint64            // indexes in the log, 0 if it is empty
+	reserve     reserve
+	first, last uint64 // indexes in the log, 0 if it is empty
 }
 
 // openStores opens the stores of a lone voter in dir.
@@ -57,7 +62,7 @@ func openStores(dir string, logger *slog.Logger) (Stores, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return Stores{}, err
 	}
-	s, err := openStore(filepath.Join(dir, storeFile), true)
+	s, err := openStore(filepath.Join(dir, storeFile), true, logger)
 	if err != nil {
 		return Stores{}, err
 	}
@@ -65,10 +70,10 @@ func openStores(dir string, logger *slog.Logger) (Stores, error) {
 	if err != nil {
 		return Stores{}, errors.Join(err, s.close())
 	}
-	return Stores{Log: s, Stable: s, Snapshots: snapshots, Close: s.close}, nil
+	return Stores{Log: s, Stable: s, Snapshots: snapshots, Room: s.room, Close: s.close}, nil
 }
 
-func openStore(name string, lone bool) (*store, error) {
+func openStore(name string, lone bool, logger *slog.Logger) (*store, error) {
 	_, statErr := os.Stat(name)
 	db, err := bbolt.Open(name, 0o644, &bbolt.Options{
 		Timeout:         storeLockTimeout,
@@ -79,7 +84,8 @@ func openStore(name string, lone bool) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
-	s := &store{db: db, lone: lone, set: map[string][]byte{}, unwritten: map[string][]byte{}}
+	s := &store{db: db, lone: lone, logger: logger, closing: make(chan struct{}), set: map[string][]byte{}, unwritten: map[string][]byte{}}
+	s.reserve.name = filepath.Join(filepath.Dir(name), reserveFile)
 	if errors.Is(statErr, os.ErrNotExist) {
 		err = errors.Join(syncDir(filepath.Dir(name)), syncDir(filepath.Dir(filepath.Dir(name))))
 	}
@@ -89,7 +95,24 @@ func openStore(name string, lone bool) (*store, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", name, err), db.Close())
 	}
+	if err := s.reserve.take(); err != nil {
+		s.logger.Warn("no room for the metadata's reserve", slog.Any("error", err))
+	}
 	return s, nil
+}
+
+// room tells, by the reserve, whether new entries may be written.
+func (s *store) room() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reserve.held {
+		return nil
+	}
+	if err := s.reserve.take(); err != nil {
+		return err
+	}
+	s.logger.Info("there is room for metadata again")
+	return nil
 }
 
 func syncDir(name string) error {
@@ -118,6 +141,7 @@ func (s *store) load(tx *bbolt.Tx) error {
 }
 
 func (s *store) close() error {
+	close(s.closing)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var err error
@@ -127,12 +151,28 @@ func (s *store) close() error {
 	return errors.Join(err, s.db.Close())
 }
 
-// updateLocked is one transaction: the unwritten stable values and what change does.
+// updateLocked is one transaction: the unwritten stable values and what change does, which may be called twice.
 func (s *store) updateLocked(change func(*bbolt.Tx) error) error {
 	if s.err != nil {
 		return s.err
 	}
-	err := s.db.Update(func(tx *bbolt.Tx) error {
+	err := s.tryLocked(change)
+	if diskFull(err) && s.reserve.give() {
+		s.logger.Error("no space left, metadata is written to its reserve", slog.Any("error", err))
+		err = s.tryLocked(change)
+	}
+	switch {
+	case err == nil:
+		clear(s.unwritten)
+	case !diskFull(err):
+		s.err = fmt.Errorf("metadata store is out of order: %w", err)
+		return s.err
+	}
+	return err
+}
+
+func (s *store) tryLocked(change func(*bbolt.Tx) error) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
 		if len(s.unwritten) > 0 {
 			b, err := tx.CreateBucketIfNotExists(bucketStable)
 			if err != nil {
@@ -146,14 +186,6 @@ func (s *store) updateLocked(change func(*bbolt.Tx) error) error {
 		}
 		return change(tx)
 	})
-	switch {
-	case err == nil:
-		clear(s.unwritten)
-	case !diskFull(err):
-		s.err = fmt.Errorf("metadata store is out of order: %w", err)
-		return s.err
-	}
-	return err
 }
 
 // diskFull tells the failures that leave the file as it was.
@@ -261,13 +293,31 @@ func (s *store) Set(key, value []byte) error {
 	before := maps.Clone(s.unwritten)
 	s.unwritten[string(key)] = v
 	if !s.lone {
-		if err := s.updateLocked(func(*bbolt.Tx) error { return nil }); err != nil {
+		if err := s.persistLocked(); err != nil {
 			s.unwritten = before
 			return err
 		}
 	}
 	s.set[string(key)] = v
 	return nil
+}
+
+// persistLocked writes the stable values. It waits for room if there is none: raft can't do without, and would panic. The lock is free meanwhile.
+func (s *store) persistLocked() error {
+	for {
+		err := s.updateLocked(func(*bbolt.Tx) error { return nil })
+		if !diskFull(err) {
+			return err
+		}
+		s.mu.Unlock()
+		select {
+		case <-time.After(roomPause):
+			s.mu.Lock()
+		case <-s.closing:
+			s.mu.Lock()
+			return err
+		}
+	}
 }
 
 // Get returns a stable value.

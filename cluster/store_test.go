@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"log/slog"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -15,7 +16,7 @@ import (
 
 func mustStore(t *testing.T, name string, lone bool) *store {
 	t.Helper()
-	s, err := openStore(name, lone)
+	s, err := openStore(name, lone, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,7 +172,7 @@ func TestStoreIsLocked(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.db")
 	s := mustStore(t, name, true)
 	defer s.close()
-	if other, err := openStore(name, true); err == nil {
+	if other, err := openStore(name, true, slog.New(slog.DiscardHandler)); err == nil {
 		other.close()
 		t.Error("opened twice")
 	}

@@ -197,12 +197,14 @@ func (s *Set) putAside(p *Partition, suffix string) error {
 	s.forget(p)
 	s.checkpoints.stalePoints.add(p.key())
 	s.checkpoints.staleMarks.add(p.key())
+	p.syncing.Lock() // a sync that began would write into a successor's directory
 	p.mu.Lock()
 	p.view.close(fmt.Errorf("%s was removed: %w", p.key(), kerr.UnknownTopicOrPartition))
 	if p.log != nil {
 		p.log.Abandon()
 	}
 	p.mu.Unlock()
+	p.syncing.Unlock()
 	renamed := filepath.Join(s.dir, suffixedName(p.topic, p.index, suffix))
 	if err := s.shared.fsys.Rename(p.dir, renamed); err != nil && !isNotExist(err) {
 		return fmt.Errorf("%w: %w", kerr.KafkaStorageError, err)

@@ -27,6 +27,9 @@ const (
 	startWithin = 10 * time.Minute
 	// stopWithin is how long a clean stop may take before what is left is cut off.
 	stopWithin = 30 * time.Second
+	// secondSignalAfter is from when on a second signal means more than the first: shells, supervisors and process groups
+	// often tell the same stop twice.
+	secondSignalAfter = time.Second
 	// resolveWithin bounds the look-up of an advertised name.
 	resolveWithin = 5 * time.Second
 )
@@ -71,8 +74,12 @@ func serve(cfg *config.Broker, logger *slog.Logger) error {
 		logger.Info("stopping before being ready")
 		err = nil
 	}
+	told := time.Now()
 	go func() {
-		if sig, ok := <-signals; ok {
+		for sig := range signals {
+			if time.Since(told) < secondSignalAfter {
+				continue
+			}
 			logger.Error("stopped at once by a second signal", slog.String("signal", sig.String()))
 			os.Exit(1)
 		}

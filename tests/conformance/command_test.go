@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -124,6 +125,19 @@ log.segment.bytes=1073741824
 	}
 	if strings.Contains(log, "http=") {
 		t.Errorf("an empty http.listener listens:\n%s", log)
+	}
+}
+
+// The same stop is often told twice: by a process group and its supervisor, for instance.
+func TestStopToldTwiceIsClean(t *testing.T) {
+	brokertest.NeedOwn(t)
+	b := brokertest.Start(t)
+	if err := syscall.Kill(b.PID(), syscall.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	b.Stop()
+	if _, err := os.Stat(filepath.Join(b.Dir(), ".kafka_cleanshutdown")); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -158,8 +158,17 @@ func (c *conn) logEnd(err error) {
 }
 
 // read serves requests until the connection ends. It returns nil if what is
-// queued shall still be answered.
-func (c *conn) read() error {
+// queued shall still be answered. A panic outside of handlers, of a decoder for
+// instance, ends this connection alone.
+func (c *conn) read() (err error) {
+	defer func() {
+		if fault := recover(); fault != nil {
+			c.server.metrics.panics.Inc()
+			c.server.log.Error("connection panicked", slog.String("client", c.remote), slog.Any("panic", fault),
+				slog.String("stack", string(debug.Stack())))
+			err = errHangup
+		}
+	}()
 	for {
 		if !c.frames.whole() {
 			if err := c.flushIdle(); err != nil {

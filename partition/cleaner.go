@@ -29,6 +29,7 @@ type cleaner struct {
 		touched []*Partition         // to be looked at
 		ready   map[*Partition]dirty // to be cleaned
 		running map[*Partition]bool  // being cleaned
+		ended   chan struct{}        // closed when the next cleaning has ended
 		resting bool                 // until log.cleaner.backoff.ms is over
 		workers []context.CancelFunc
 	}
@@ -45,6 +46,7 @@ func startCleaner(s *Set, cfg *config.Broker) *cleaner {
 	c := &cleaner{set: s, wake: make(chan struct{}, 1)}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.mu.ready, c.mu.running = map[*Partition]dirty{}, map[*Partition]bool{}
+	c.mu.ended = make(chan struct{})
 	c.mu.resting = true
 	c.rest()
 	return c
@@ -237,6 +239,10 @@ func (c *cleaner) take() (dirtiest *Partition, most dirty, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for p, d := range c.mu.ready {
+		if p.compaction.leaving.Load() {
+			delete(c.mu.ready, p)
+			continue
+		}
 		if dirtiest == nil || d.ratio() > most.ratio() {
 			dirtiest, most = p, d
 		}
@@ -262,6 +268,8 @@ func (c *cleaner) clean(ctx context.Context, p *Partition, d dirty, now time.Tim
 	p.compaction.mu.Unlock()
 	c.mu.Lock()
 	delete(c.mu.running, p)
+	close(c.mu.ended)
+	c.mu.ended = make(chan struct{})
 	c.mu.Unlock()
 	if err != nil {
 		c.failed(p, err)
@@ -303,6 +311,20 @@ func (c *cleaner) newCleaning(ctx context.Context, p *Partition, d dirty, nowMil
 		dirty: d, p: p, ctx: ctx, cfg: p.cfg.Load(), now: nowMillis, pace: c.throttle.wait,
 		io:   int(b.Int("log.cleaner.io.buffer.size") / threads / 2),
 		keys: newOffsetMap(b.Int("log.cleaner.dedupe.buffer.size")/threads, b.Double("log.cleaner.io.buffer.load.factor")),
+	}
+}
+
+// leave ends what the cleaner does with a partition, for good.
+func (c *cleaner) leave(p *Partition) {
+	p.compaction.leaving.Store(true)
+	for c != nil {
+		c.mu.Lock()
+		running, ended := c.mu.running[p], c.mu.ended
+		c.mu.Unlock()
+		if !running {
+			return
+		}
+		<-ended
 	}
 }
 

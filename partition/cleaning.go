@@ -98,7 +98,7 @@ func (c *cleaning) lastRecords() error {
 // step waits as the throttle says, and ends the cleaning if it isn't wanted any more.
 func (c *cleaning) step(bytes int) error {
 	switch {
-	case c.ctx.Err() != nil, c.p.Err() != nil, !c.p.cfg.Load().CleanupCompact, c.p.log.Truncations() != c.truncations:
+	case c.ctx.Err() != nil, c.p.Err() != nil, c.p.compaction.leaving.Load(), !c.p.cfg.Load().CleanupCompact, c.p.log.Truncations() != c.truncations:
 		return errStopped
 	case bytes == 0:
 		return nil

@@ -25,6 +25,8 @@ type compaction struct {
 	waiting atomic.Bool
 	// planned: the partition will be put there at a time.
 	planned atomic.Bool
+	// leaving: the partition is about to move; no cleaning begins any more, and one that goes on ends.
+	leaving atomic.Bool
 
 	mu struct {
 		sync.Mutex
@@ -60,7 +62,7 @@ func (d dirty) wanted(cfg *config.Topic) bool {
 // inspectDirty looks what there is to clean. again is when time alone may have changed that; 0 for never.
 func (p *Partition) inspectDirty(now time.Time) (d dirty, again time.Duration, err error) {
 	cfg := p.cfg.Load()
-	if p.log == nil || p.Err() != nil || !cfg.CleanupCompact {
+	if p.log == nil || p.Err() != nil || !cfg.CleanupCompact || p.compaction.leaving.Load() {
 		return d, 0, nil
 	}
 	segments := p.log.Segments()

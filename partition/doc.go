@@ -1,5 +1,5 @@
-// Package partition keeps replicas: what one partition holds and who may see how much of it (Partition), and all that lie in one
-// log directory (Set). A replica is a log and what follows from it: the producers' state (package idempotence), the index of aborted
+// Package partition keeps replicas: what one partition holds and who may see how much of it (Partition), all that lie in one
+// log directory (Set), and all of a node (Dirs). A replica is a log and what follows from it: the producers' state (package idempotence), the index of aborted
 // transactions (package controlmarkers), and the leader epochs.
 //
 // # Concurrency
@@ -59,6 +59,8 @@
 // which says what is lost, is removed. Indexes, transaction indexes and leader epochs that are missing or can't be right are
 // built anew from the log, snapshots are gone without. A directory without a readable partition.metadata is offline until the cluster says which topic it is
 // (Create) or that it is none (Stray).
+//
+// Move to another log directory: see move.go.
 //
 // Checkpoints: written beside, synced, renamed over the old one, directory synced. One that can't be read counts as
 // empty, which costs a longer recovery.

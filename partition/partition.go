@@ -31,6 +31,7 @@ type shared struct {
 	making   crew // makes new partitions' files
 	syncs    crew // makes what was appended durable
 	parent   dirSync
+	failed   func()   // told when a partition fails for its storage; nil if nobody wants to know
 	cleaner  *cleaner // nil if nothing is compacted
 	cleaned  alarm    // the checkpoint of what is clean, armed by a cleaning
 	// unverified: transactional batches may begin a transaction without a guard (transaction.partition.verification.enable is off).
@@ -210,6 +211,9 @@ func (p *Partition) fail(cause error, facts ...any) error {
 	err := fmt.Errorf("%s is offline: %w: %w", p.key(), kerr.KafkaStorageError, cause)
 	if p.view.close(err) {
 		p.shared.logger.Error("partition is offline", append([]any{"topic", p.topic, "partition", p.index, "err", cause}, facts...)...)
+		if p.shared.failed != nil && isStorageError(cause) {
+			p.shared.failed()
+		}
 	}
 	return p.Err()
 }

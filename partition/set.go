@@ -37,8 +37,12 @@ type Options struct {
 	Config      *config.Broker
 	// TopicConfig gives a topic's settings when its partitions are loaded; nil is the broker's.
 	TopicConfig func(topic string) *config.Topic
-	Logger      *slog.Logger          // nil logs nothing
-	Registerer  prometheus.Registerer // nil for no metrics
+	// DirectoryFailed is told when a log directory has failed while another can be used; OpenDirs only.
+	DirectoryFailed func()
+	Logger          *slog.Logger          // nil logs nothing
+	Registerer      prometheus.Registerer // nil for no metrics
+
+	failed func() // told when a partition fails for its storage; nil if nobody wants to know
 }
 
 // Set is the replicas in one log directory. Its goroutine does what is due later: checkpoints, retention, the expiry of

@@ -106,12 +106,15 @@ func (s *Server) raftDir() string {
 	return filepath.Join(s.logDir(), "raft")
 }
 
-// raftDirName is the name of that folder if it lies beside the partitions.
+// raftDirName is the name of that folder if it lies beside the partitions, or of the
+// one there that it lies in.
 func (s *Server) raftDirName() string {
-	if filepath.Clean(filepath.Dir(s.raftDir())) == filepath.Clean(s.logDir()) {
-		return filepath.Base(s.raftDir())
+	below, err := filepath.Rel(s.logDir(), s.raftDir())
+	if err != nil || !filepath.IsLocal(below) {
+		return ""
 	}
-	return ""
+	name, _, _ := strings.Cut(below, string(filepath.Separator))
+	return name
 }
 
 func (s *Server) openMetadata(context.Context) (err error) {

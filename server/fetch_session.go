@@ -18,9 +18,14 @@ import (
 // full shard gives up a session that has not been used for sessionIdle, or one
 // that is older than sessionIdle and not larger than the new one; otherwise the
 // fetcher gets no session and goes on with full fetches.
+//
+// Slots say nothing of how large sessions are, and a session may grow, so a shard
+// has a bound for the partitions in it too. A session that would exceed it is not
+// begun, or is given up; the fetcher goes on with full fetches.
 const (
-	sessionShards = 8
-	sessionIdle   = 120 * time.Second
+	sessionShards     = 8
+	sessionIdle       = 120 * time.Second
+	sessionPartitions = 1 << 17 // in a shard, about 30 MiB
 )
 
 // The session epochs that mean something else than a number.
@@ -122,6 +127,10 @@ func (fs *fetchSessions) begin(f *fetch, req *kmsg.FetchRequest, now time.Time) 
 		fs.remove(id)
 		return nil
 	}
+	if len(f.rows) > sessionPartitions {
+		fs.remove(id)
+		return kerr.FetchSessionIDNotFound
+	}
 	f.session, f.SessionID, f.full = s, s.id, false
 	fs.touch(s, len(f.rows), now)
 	return nil
@@ -182,7 +191,7 @@ func (fs *fetchSessions) create(rows []fetchRow, req *kmsg.FetchRequest, now tim
 	}
 	shard := &fs.shards[fs.next.Add(1)%sessionShards]
 	shard.mu.Lock()
-	if len(shard.sessions) >= shard.max && !shard.evict(s.privileged, len(rows), now) {
+	if !shard.holds(len(rows), now) || len(shard.sessions) >= shard.max && !shard.evict(s.privileged, len(rows), now) {
 		shard.mu.Unlock()
 		return nil
 	}
@@ -201,6 +210,24 @@ func (fs *fetchSessions) create(rows []fetchRow, req *kmsg.FetchRequest, now tim
 		rows[i].cached = s.put(rows[i].fetchTarget)
 	}
 	return s
+}
+
+// holds tells whether the shard can hold so many partitions more. It gives up
+// sessions that have not been used for sessionIdle for them.
+func (shard *sessionShard) holds(partitions int, now time.Time) bool {
+	for _, s := range shard.sessions {
+		partitions += s.size
+	}
+	for id, s := range shard.sessions {
+		if partitions <= sessionPartitions {
+			break
+		}
+		if now.Sub(s.used) > sessionIdle {
+			delete(shard.sessions, id)
+			partitions -= s.size
+		}
+	}
+	return partitions <= sessionPartitions
 }
 
 // evict makes room for a session of that size, if it may.

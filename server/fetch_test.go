@@ -496,3 +496,44 @@ func TestRequestsKeepTheirAllocationBudget(t *testing.T) {
 		}
 	}
 }
+
+// The partitions in the cache are bounded, whatever the sessions: one that would be too many is not begun, and one that has
+// grown beyond the bound is given up.
+func TestPartitionsOfFetchSessionsAreBounded(t *testing.T) {
+	fs := newFetchSessions(2 * sessionShards)
+	now := time.Now()
+	request := func(from, to int32) *kmsg.FetchRequest {
+		req := kmsg.NewPtrFetchRequest()
+		req.Version, req.ReplicaID = 12, -1
+		topic := kmsg.NewFetchRequestTopic()
+		topic.Topic = "t"
+		for i := from; i < to; i++ {
+			p := kmsg.NewFetchRequestTopicPartition()
+			p.Partition = i
+			topic.Partitions = append(topic.Partitions, p)
+		}
+		req.Topics = append(req.Topics, topic)
+		return req
+	}
+	begin := func(req *kmsg.FetchRequest) (*fetch, error) {
+		f := &fetch{}
+		return f, fs.begin(f, req, now)
+	}
+	f, err := begin(request(0, sessionPartitions))
+	if err != nil || f.session == nil {
+		t.Fatalf("no session: %v", err)
+	}
+	for range sessionShards - 1 { // the other shards
+		if f, _ := begin(request(0, 1)); f.session == nil {
+			t.Error("no room in an empty shard")
+		}
+	}
+	if f, _ := begin(request(0, 1)); f.session != nil {
+		t.Error("a session in a shard that is full")
+	}
+	more := request(sessionPartitions, sessionPartitions+1)
+	more.SessionID, more.SessionEpoch = f.SessionID, 1
+	if _, err := begin(more); err != error(kerr.FetchSessionIDNotFound) || fs.get(f.SessionID) != nil {
+		t.Errorf("a session that has grown too large: %v", err)
+	}
+}

@@ -54,6 +54,7 @@ func (l *Log) Append(b protocol.Batch, now time.Time) (Appended, error) {
 	s.noteBatch(&e, &hdr, e.size, int64(l.settings.IndexIntervalBytes))
 	e.size += int64(len(b))
 	e.next = hdr.LastOffset() + 1
+	e.tail, e.tailSize = hdr.BaseOffset, int64(len(b))
 	s.publish(e)
 	l.end.Store(e.next)
 	return done, nil
@@ -135,7 +136,7 @@ func (l *Log) roll(old *segment, base int64, now time.Time) (*segment, error) {
 	}
 	// Nobody may take a hole before the first batch, which a follower can be given, for the old segment's.
 	e := old.extent()
-	e.next = base
+	e.next, e.tailSize = base, 0
 	old.publish(e)
 	l.edit(func(segs []*segment) []*segment { return append(slices.Clip(segs), s) })
 	return s, nil

@@ -112,7 +112,7 @@ func (r *batchReader) open() error {
 	if err != nil {
 		return s.explain(err)
 	}
-	_, pos, ok, err := s.find(h, r.next, e)
+	pos, _, ok, err := s.locate(h, r.next, e)
 	if s.removed.Load() {
 		err = errStale
 	}

@@ -191,7 +191,7 @@ func (l *Log) readSegment(s *segment, e extent, from int64, maxBytes int, minOne
 		return Slice{}, false, err
 	}
 	slice = Slice{segment: s, handle: h}
-	hdr, pos, ok, err := s.find(h, from, e)
+	pos, size, ok, err := s.locate(h, from, e)
 	if err != nil {
 		return slice, false, err
 	}
@@ -207,10 +207,10 @@ func (l *Log) readSegment(s *segment, e extent, from int64, maxBytes int, minOne
 		return Slice{}, false, nil
 	}
 	limit := int64(max(0, maxBytes))
-	if int64(hdr.Size) > limit {
+	if size > limit {
 		limit = 0
 		if minOne {
-			limit = int64(hdr.Size)
+			limit = size
 		}
 	}
 	n := min(end-pos, limit)
@@ -273,7 +273,7 @@ func (s *segment) positions(from, to int64, e extent) (begin, end int64, err err
 	defer h.leave()
 	if inside(from) {
 		// Not through position: the boundary it notes is for upper bounds.
-		_, pos, ok, err := s.find(h, from, e)
+		pos, _, ok, err := s.locate(h, from, e)
 		if err != nil {
 			return 0, 0, err
 		}

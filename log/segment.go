@@ -31,6 +31,7 @@ type segment struct {
 	// What readers see of the segment's end; written by the writer between two steps of version.
 	version                            atomic.Uint32 // odd while the rest is being changed
 	size, next, maxTime, maxTimeOffset atomic.Int64
+	tail, tailSize                     atomic.Int64
 
 	// The writer's.
 	created    int64 // ms
@@ -47,6 +48,8 @@ type extent struct {
 	next          int64 // offset behind the last batch; for all but the last segment the base of the segment behind
 	maxTime       int64 // greatest timestamp, noTime, or unknownTime
 	maxTimeOffset int64 // last offset of the first batch that has it
+	tail          int64 // base offset of the last batch, which is what most readers want
+	tailSize      int64 // its bytes; 0 when nothing was appended since the segment was opened, and tail is unknown
 }
 
 func newSegment(l *Log, base, now int64) *segment {
@@ -70,7 +73,7 @@ func bareSegment(l *Log, base, now int64) *segment {
 func (s *segment) extent() extent {
 	for {
 		v := s.version.Load()
-		e := extent{s.size.Load(), s.next.Load(), s.maxTime.Load(), s.maxTimeOffset.Load()}
+		e := extent{s.size.Load(), s.next.Load(), s.maxTime.Load(), s.maxTimeOffset.Load(), s.tail.Load(), s.tailSize.Load()}
 		if v&1 == 0 && s.version.Load() == v {
 			return e
 		}
@@ -83,6 +86,8 @@ func (s *segment) publish(e extent) {
 	s.next.Store(e.next)
 	s.maxTime.Store(e.maxTime)
 	s.maxTimeOffset.Store(e.maxTimeOffset)
+	s.tail.Store(e.tail)
+	s.tailSize.Store(e.tailSize)
 	s.version.Add(1)
 }
 
@@ -92,6 +97,15 @@ func (s *segment) drop() {
 	for _, f := range s.files() {
 		f.drop()
 	}
+}
+
+// locate gives the place and the size of the batch that find finds. It knows the last one without reading.
+func (s *segment) locate(h *handle, offset int64, e extent) (pos, size int64, ok bool, err error) {
+	if e.tailSize > 0 && offset >= e.tail && offset < e.next {
+		return e.size - e.tailSize, e.tailSize, true, nil
+	}
+	hdr, pos, ok, err := s.find(h, offset, e)
+	return pos, int64(hdr.Size), ok, err
 }
 
 // find locates the first batch whose last offset is at or above the offset, below e.size. ok is false when there
@@ -154,7 +168,7 @@ func (s *segment) position(h *handle, offset int64, e extent) (int64, error) {
 	if b := s.log.bound.Load(); b != nil && b.segment == s && b.offset == offset {
 		return b.position, nil
 	}
-	_, pos, ok, err := s.find(h, offset, e)
+	pos, _, ok, err := s.locate(h, offset, e)
 	if err != nil {
 		return 0, err
 	}

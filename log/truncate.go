@@ -101,6 +101,7 @@ func (l *Log) cut(old *segment, offset int64, now time.Time) error {
 	if err != nil {
 		return err
 	}
+	e.tailSize = 0
 	if ok {
 		e.size, e.next = pos, min(offset, hdr.BaseOffset)
 	} else {

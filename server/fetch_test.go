@@ -504,7 +504,7 @@ func TestPartitionsOfFetchSessionsAreBounded(t *testing.T) {
 	now := time.Now()
 	request := func(from, to int32) *kmsg.FetchRequest {
 		req := kmsg.NewPtrFetchRequest()
-		req.Version, req.ReplicaID = 12, -1
+		req.Version, req.ReplicaID, req.SessionEpoch = 12, -1, sessionInitial
 		topic := kmsg.NewFetchRequestTopic()
 		topic.Topic = "t"
 		for i := from; i < to; i++ {

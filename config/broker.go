@@ -33,6 +33,7 @@ type Broker struct {
 	extra    map[string]string // keys with a listener's prefix, and keys that nobody knows
 
 	static, clusterDefault, perBroker map[string]string // canonical values of the layers
+	extraDefault, extraOwn            map[string]string // what the dynamic layers have besides: keys as in extra
 	listeners                         listeners
 
 	plain atomic.Pointer[Topic] // of a topic without settings of its own; nil until somebody asked
@@ -89,6 +90,7 @@ func (b *Broker) WithDynamic(clusterDefault, perBroker map[string]string) *Broke
 	changed := &Broker{
 		static: b.static, extra: b.extra, listeners: b.listeners,
 		clusterDefault: dynamic(clusterDefault, ClusterWide), perBroker: dynamic(perBroker, PerBroker),
+		extraDefault: inNoTable(clusterDefault), extraOwn: inNoTable(perBroker),
 	}
 	changed.resolve()
 	return changed
@@ -104,6 +106,16 @@ func dynamic(values map[string]string, scope Scope) map[string]string {
 		}
 		if v, err := d.parse(s); err == nil {
 			kept[name] = v.text
+		}
+	}
+	return kept
+}
+
+func inNoTable(values map[string]string) map[string]string {
+	kept := map[string]string{}
+	for name, s := range values {
+		if brokerKeys().find(name) == nil {
+			kept[name] = s
 		}
 	}
 	return kept
@@ -147,8 +159,29 @@ func (b *Broker) IsSet(name string) bool { return b.get(name).source != Default 
 // Source returns where the value comes from.
 func (b *Broker) Source(name string) Source { return b.get(name).source }
 
-// Extra returns the keys of the static configuration that are in no table: keys with a listener's prefix, and unknown ones; ascending.
-func (b *Broker) Extra() []string { return slices.Sorted(maps.Keys(b.extra)) }
+// Extra returns the keys with a value that BrokerDefs has not: keys with a listener's prefix, unknown ones, and internal ones that were
+// set while the broker runs; ascending.
+func (b *Broker) Extra() []string {
+	keys := map[string]bool{}
+	for _, l := range b.extraLayers() {
+		for name := range l.values {
+			keys[name] = true
+		}
+	}
+	for _, l := range b.layers()[:2] {
+		for name := range l.values {
+			if brokerKeys().find(name).Internal {
+				keys[name] = true
+			}
+		}
+	}
+	return slices.Sorted(maps.Keys(keys))
+}
+
+// extraLayers are the keys that are in no table, the strongest layer first.
+func (b *Broker) extraLayers() []layer {
+	return []layer{{b.extraOwn, DynamicBroker}, {b.extraDefault, DynamicDefaultBroker}, {b.extra, StaticBroker}}
+}
 
 // ListenerValue returns the value of key for one listener (listener.name.NAME.KEY) if it has one of its own.
 func (b *Broker) ListenerValue(listener, key string) (string, bool) {

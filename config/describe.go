@@ -38,20 +38,29 @@ func (b *Broker) Describe(name string) (Entry, bool) {
 }
 
 func (b *Broker) describeExtra(name string) (Entry, bool) {
-	text, ok := b.extra[name]
-	if !ok {
+	e := Entry{Def: Def{Sensitive: true}} // what nobody knows could be a secret
+	base := brokerKeys().find(baseKey(name))
+	if base != nil {
+		e.Def = *base
+	}
+	e.Def.Name, e.Def.ReadOnly, e.Null = name, true, e.Def.Sensitive
+	for _, l := range b.extraLayers() {
+		text, ok := l.values[name]
+		if !ok {
+			continue
+		}
+		if e.Null {
+			text = ""
+		}
+		e.Synonyms = append(e.Synonyms, Synonym{Name: name, Value: text, Null: e.Null, Source: l.source})
+	}
+	if len(e.Synonyms) == 0 {
 		return Entry{}, false
 	}
-	base := brokerKeys().find(baseKey(name))
-	if base == nil { // it could be a secret
-		return Entry{Def: Def{Name: name, ReadOnly: true}, Null: true, Source: StaticBroker, Synonyms: []Synonym{{Name: name, Null: true, Source: StaticBroker}}}, true
+	e.Value, e.Source = e.Synonyms[0].Value, e.Synonyms[0].Source
+	if base != nil {
+		e.Synonyms = append(e.Synonyms, b.Synonyms(base.Name)...)
 	}
-	e := Entry{Def: *base, Value: text, Null: base.Sensitive, Source: StaticBroker}
-	e.Def.Name, e.Def.ReadOnly = name, true
-	if e.Null {
-		e.Value = ""
-	}
-	e.Synonyms = append([]Synonym{{Name: name, Value: e.Value, Null: e.Null, Source: StaticBroker}}, b.Synonyms(base.Name)...)
 	return e, true
 }
 

@@ -77,6 +77,7 @@ var brokerTableM = []Def{
 	{Name: "remote.log.storage.manager.class.path", Type: String, NullDefault: true, ReadOnly: true, Doc: "Class path of the store of tiered segments."},
 	{Name: "remote.log.storage.manager.impl.prefix", Type: String, Default: "rsm.config.", check: nonEmpty, ReadOnly: true, Doc: "Prefix of the settings that go to the store of tiered segments."},
 	{Name: "remote.log.storage.system.enable", Type: Boolean, Default: "false", ReadOnly: true, Use: Used, Doc: "Use tiered storage; it is not supported yet, so true stops the start."},
+	{Name: "replica.alter.log.dirs.io.max.bytes.per.second", Type: Long, NullDefault: true, check: atLeast(0), Scope: ClusterWide, Internal: true, Doc: "Bytes per second that move between log directories."},
 	{Name: "replica.fetch.backoff.ms", Type: Int, Default: "1000", check: atLeast(0), ReadOnly: true, Doc: "Pause of a follower after a failed fetch."},
 	{Name: "replica.fetch.max.bytes", Type: Int, Default: "1048576", check: atLeast(0), ReadOnly: true, Doc: "Bytes that a follower asks for per partition."},
 	{Name: "replica.fetch.min.bytes", Type: Int, Default: "1", ReadOnly: true, Doc: "Bytes for which the leader lets a follower wait."},

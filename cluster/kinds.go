@@ -1,6 +1,8 @@
 package cluster
 
 import (
+	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"strconv"
@@ -213,7 +215,11 @@ func checkBrokerConfigs(d *decider, name string, changed map[string]*string, mer
 		return reject(kerr.InvalidRequest, "Cannot update these configs dynamically: [%s]", strings.Join(perBroker, ", "))
 	}
 	for _, key := range keys {
-		if err := config.CheckBroker(key, *changed[key]); err != nil {
+		err := config.CheckBroker(key, *changed[key])
+		if check := brokerChecks[key]; err == nil && check != nil && !(name == "" && d.overridden(key)) {
+			err = check(strings.TrimSpace(*changed[key]))
+		}
+		if err != nil {
 			return reject(kerr.InvalidRequest, "%s", err.Error())
 		}
 	}
@@ -221,6 +227,59 @@ func checkBrokerConfigs(d *decider, name string, changed map[string]*string, mer
 		return err
 	}
 	return checkMinInsync(name, changed, merged)
+}
+
+// overridden tells whether this broker has a setting of its own, so that the one for all changes nothing here.
+func (d *decider) overridden(key string) bool {
+	_, ok := d.im.Config(kmsg.ConfigResourceTypeBroker, strconv.Itoa(int(d.nodeID)))[key]
+	return ok
+}
+
+// brokerChecks are what else Kafka finds wrong with values that are changed while a broker runs, in its words.
+var brokerChecks = map[string]func(string) error{
+	"log.cleaner.threads":              notZero("/ by zero"),
+	"max.connections":                  notZero(invalidLimit("max.connections")),
+	"max.connection.creation.rate":     notZero(invalidLimit("max.connection.creation.rate")),
+	"max.connections.per.ip":           notZero("requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."),
+	"max.connections.per.ip.overrides": checkConnectionOverrides,
+	"log.retention.ms": func(v string) error {
+		if v != "0" && (v == "-1" || v[0] != '-') {
+			return nil
+		}
+		return errors.New("requirement failed: log.retention.ms must be unlimited (-1) or, greater than or equal to 1")
+	},
+}
+
+func notZero(message string) func(string) error {
+	return func(v string) error {
+		if v == "0" {
+			return errors.New(message)
+		}
+		return nil
+	}
+}
+
+func invalidLimit(key string) string {
+	return "Invalid value org.apache.kafka.common.config.ConfigException: Invalid " + key + " 0 for configuration Invalid dynamic configuration"
+}
+
+// checkConnectionOverrides wants entries of an address, a colon and a number. Entries at the end may be empty.
+func checkConnectionOverrides(v string) error {
+	for _, entry := range strings.Split(strings.TrimRight(v, ", "), ",") {
+		entry = strings.TrimSpace(entry)
+		colon := strings.LastIndexByte(entry, ':')
+		if entry == "" && !strings.Contains(v, ":") {
+			return nil
+		}
+		if colon < 0 {
+			return fmt.Errorf("Error parsing configuration property 'max.connections.per.ip.overrides': begin 0, end -1, length %d", len(entry))
+		}
+		limit := strings.TrimSpace(entry[colon+1:])
+		if _, err := strconv.ParseInt(limit, 10, 32); err != nil {
+			return fmt.Errorf("For input string: %q", limit)
+		}
+	}
+	return nil
 }
 
 // Pools whose size may be changed while the broker runs, by no more than half or double.

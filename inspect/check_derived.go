@@ -38,6 +38,7 @@ func (s *segmentCheck) take(b protocol.Batch, h *protocol.BatchHeader) error {
 	if h.ProducerID < 0 {
 		return nil
 	}
+	s.maxProducer = max(s.maxProducer, h.ProducerID)
 	if !h.Control() {
 		s.fold.table.Apply(h, 0)
 		return nil
@@ -63,6 +64,9 @@ func (p *partitionCheck) readSnapshot(offset int64) (entries []idempotence.Entry
 	name := log.FileName(offset, log.ExtSnapshot)
 	data := p.file(name)
 	entries, err := idempotence.ParseSnapshot(data)
+	for _, e := range entries {
+		p.maxProducer = max(p.maxProducer, e.ProducerID)
+	}
 	if err != nil {
 		p.says(Warning, name, "%v: the next start goes without it", err)
 		return nil, nil, false

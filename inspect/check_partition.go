@@ -42,13 +42,15 @@ type partitionCheck struct {
 	damaged    bool // a segment could not be read to its end, so that nothing can be derived any more
 	epochTold  bool
 	lastEpoch  int32
+	// maxProducer is the largest producer id that is in use here, -1 if there is none.
+	maxProducer int64
 }
 
 func newPartitionCheck(c *checker, place found) *partitionCheck {
 	p := &partitionCheck{checker: c, place: place, dir: filepath.Join(c.dir, place.name), told: map[string]int{}}
 	p.files = map[int64]map[string]int64{}
 	p.fold.table = idempotence.New()
-	p.lastEpoch = -1
+	p.lastEpoch, p.maxProducer = -1, -1
 	_, cleaned := c.checkpoint(partition.CleanerFile, place.name)
 	p.compacted = cleaned || cluster.IsInternal(place.topic) || strings.Contains(c.topicConfig(place.topic, "cleanup.policy"), "compact")
 	return p

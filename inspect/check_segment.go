@@ -196,7 +196,12 @@ func (s *segmentCheck) records(b protocol.Batch, h *protocol.BatchHeader) error 
 		if family == "" || h.Control() {
 			continue
 		}
-		_, err := decodeCoordinatorRecord(family, r.Key, r.Value)
+		c, err := decodeCoordinatorRecord(family, r.Key, r.Value)
+		for _, id := range []string{"producerId", "previousProducerId", "nextProducerId"} {
+			if n, ok := c.value.get(id).(int64); ok {
+				s.maxProducer = max(s.maxProducer, n)
+			}
+		}
 		switch offset := h.BaseOffset + int64(r.OffsetDelta); {
 		case errors.Is(err, errUnknownType):
 			s.says(Note, s.name, "record at offset %d: %v", offset, err)

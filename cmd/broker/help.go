@@ -5,6 +5,7 @@ const help = `Oncelog is a message broker that Kafka clients use as if it were A
     broker [serve] [flags]      run the broker until SIGINT or SIGTERM; a second signal ends it at once
     broker health [URL]         ask a running broker whether it is ready; exit code 0 means yes
                                 (default http://127.0.0.1:9644/readyz)
+    broker import DIR...        take over partitions that Apache Kafka wrote, with the broker stopped; broker import --help
     broker check DIR            verify a log directory whole, with the broker stopped; broker check --help
     broker dump FILE...         print files of a partition as Kafka's dump tool does; broker dump --help
     broker --version            which build this is

@@ -31,6 +31,8 @@ func run(args, env []string, stdout, stderr io.Writer) int {
 		return healthCommand(args, stdout, stderr)
 	case "check":
 		return checkCommand(args, stdout, stderr)
+	case "import":
+		return importCommand(args, env, stdout, stderr)
 	case "dump":
 		return dumpCommand(args, stdout, stderr)
 	case "version":

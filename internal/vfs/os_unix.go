@@ -23,8 +23,8 @@ func syncDir(name string) error {
 	return err
 }
 
-// lock uses flock, which Java's FileChannel.lock (fcntl) doesn't see: a directory isn't guarded against an
-// Apache Kafka that runs on it at the same time.
+// lock uses flock, and beside it the kind of lock that Java's FileChannel.lock takes and sees, where there is one that works between
+// the files of one process, too: so that a directory is guarded against an Apache Kafka on it.
 func lock(name string) (io.Closer, error) {
 	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o644)
 	if err != nil {
@@ -35,6 +35,10 @@ func lock(name string) (io.Closer, error) {
 		if errors.Is(err, syscall.EWOULDBLOCK) {
 			err = ErrLocked
 		}
+		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
+	}
+	if err := lockRecord(f); err != nil {
+		f.Close()
 		return nil, &fs.PathError{Op: "lock", Path: name, Err: err}
 	}
 	return f, nil

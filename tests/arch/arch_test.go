@@ -24,7 +24,7 @@ const module = "oncelog"
 var layers = map[string]string{
 	"cmd/broker":       "config server console inspect protocol internal/vfs",
 	"server":           "cluster partition coordinator txncoordinator groupcoordinator config controlmarkers protocol internal/vfs",
-	"inspect":          "partition log idempotence controlmarkers txncoordinator groupcoordinator cluster protocol internal/vfs",
+	"inspect":          "partition log idempotence controlmarkers cluster config protocol internal/vfs", // an import goes by a node's settings, as a start does
 	"console":          "protocol",
 	"partition":        "log idempotence controlmarkers config protocol internal/vfs",
 	"txncoordinator":   "coordinator controlmarkers protocol",

@@ -95,7 +95,13 @@ func Start(t testing.TB, settings ...string) *Broker {
 	if addr := External(); addr != "" {
 		return &Broker{t: t, addr: addr}
 	}
-	b := &Broker{t: t, binary: Binary(t), dir: t.TempDir()}
+	return StartIn(t, t.TempDir(), settings...)
+}
+
+// StartIn runs a broker in a directory that may hold what one has left: its log directory is the folder data there.
+func StartIn(t testing.TB, dir string, settings ...string) *Broker {
+	t.Helper()
+	b := &Broker{t: t, binary: Binary(t), dir: dir}
 	for _, s := range settings {
 		b.args = append(b.args, "--set", s)
 	}

@@ -35,6 +35,7 @@ type step struct {
 func (s *Server) steps() []step {
 	return []step{
 		{"listeners", s.openListeners, s.closeListeners},
+		{"log directories", s.refuseForeign, nil},
 		{"replicas", s.openReplicas, s.closeReplicas},
 		{"metadata", s.openMetadata, s.closeMetadata},
 		{"answers", nil, s.awaitAnswers},

@@ -36,6 +36,7 @@ var dumpSections = map[string]DumpOptions{
 	"__consumer_offsets":            {Deep: true, Contents: true, Decoder: DecodeOffsets},
 	"__transaction_state":           {Deep: true, Contents: true, Decoder: DecodeTransactions},
 	"__share_group_state":           {Deep: true, Contents: true, Decoder: DecodeShareGroups},
+	"__cluster_metadata":            {Deep: true, Contents: true, Decoder: DecodeMetadata},
 }
 
 // TestDumpPrintsKafkasLines: what Kafka's own tool said of the golden directories.

@@ -129,6 +129,7 @@ func (m *importer) sources() ([]*source, error) {
 			_, _, suffix, ok := partition.ParseDirName(e.Name())
 			switch {
 			case !e.IsDir() || !ok || partition.IsOtherDir(e.Name()):
+			case suffix == partition.DeleteSuffix:
 			case suffix != "":
 				m.o.Tell(fmt.Sprintf("%s: was put aside, it is not imported", filepath.Join(arg, e.Name())))
 			default:

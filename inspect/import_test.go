@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kmsg"
+
 	"oncelog/cluster"
 	"oncelog/config"
 	"oncelog/internal/vfs"
@@ -227,6 +229,40 @@ func TestImportInPlace(t *testing.T) {
 	}
 }
 
+// TestKafkasMetadataIsTakenOver: with it come the number of partitions, the settings, the leader epochs and the producer ids that are given out. What
+// isn't taken over is told.
+func TestKafkasMetadataIsTakenOver(t *testing.T) {
+	m := newImporting(t, "metadata")
+	k, err := readKafkaMetadata(m.mem, "/kafka/metadata/"+partition.KafkaMetadataDir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(k.topics) != 3 || k.nextProducerID < 1 || fmt.Sprint(k.configs["orders"]) != "map[cleanup.policy:compact retention.ms:-1]" || k.configs["gone"] != nil {
+		t.Errorf("%d topics, producer ids from %d, configs %v", len(k.topics), k.nextProducerID, k.configs)
+	}
+	m.mustRun()
+	m.checkImported("with metadata", map[string]int{"orders": 2, "events.in": 2, "__consumer_offsets": 3})
+	image, _ := cluster.ReadImage(m.o.MetadataDir)
+	if got := image.Config(kmsg.ConfigResourceTypeTopic, "orders"); fmt.Sprint(got) != "map[cleanup.policy:compact retention.ms:-1]" {
+		t.Errorf("settings %v", got)
+	}
+	if told := strings.Join(m.told, "\n"); !strings.Contains(told, "1 client quotas are not taken over") || strings.Contains(told, "no metadata of Kafka") {
+		t.Errorf("told\n%s", told)
+	}
+	c, err := cluster.Open(cluster.Options{NodeID: 1, Dir: m.o.MetadataDir, Config: m.o.Config})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	epoch, err := c.Register(context.Background(), cluster.Registration{BrokerID: 1, ClusterID: c.Image().ClusterID})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first, _, err := c.AllocateProducerIDs(context.Background(), 1, epoch); err != nil || first != k.nextProducerID {
+		t.Errorf("producer ids from %d, want %d, %v", first, k.nextProducerID, err)
+	}
+}
+
 // TestImportOfStrays: what was put aside comes back.
 func TestImportOfStrays(t *testing.T) {
 	m := newImporting(t)
@@ -256,14 +292,15 @@ func TestImportRefuses(t *testing.T) {
 		change func(*importing)
 		says   string
 	}{
-		"a missing partition":     {[]string{"epochs"}, remove("/kafka/epochs/epochs-0"), "1 of the 2 partitions of epochs are not among the directories"},
-		"no topic id":             {[]string{"epochs"}, remove("/kafka/epochs/epochs-0/partition.metadata"), "partition.metadata"},
-		"a missing segment":       {[]string{"txn"}, remove("/kafka/txn/txn-0/00000000000000000012.log"), "is damaged"},
-		"nothing there":           {nil, func(m *importing) { m.o.Sources = []string{"/nowhere"} }, "not exist"},
-		"no partitions there":     {nil, func(m *importing) { _ = m.mem.MkdirAll("/x/y", 0o755); m.o.Sources = []string{"/x"} }, "neither a partition's directory"},
-		"something in the way":    {[]string{"epochs"}, func(m *importing) { _ = m.mem.MkdirAll("/data/epochs-1", 0o755) }, "/data/epochs-1 is there already"},
-		"too few in the settings": {[]string{"coordinators"}, func(m *importing) { m.o.Config = nodeConfig(m.t, "offsets.topic.num.partitions=20") }, "offsets.topic.num.partitions says 20"},
-		"a bad setting":           {[]string{"epochs"}, func(m *importing) { m.o.TopicConfigs = map[string]string{"retention.ms": "x"} }, "retention.ms"},
+		"a missing partition":                {[]string{"epochs"}, remove("/kafka/epochs/epochs-0"), "1 of the 2 partitions of epochs are not among the directories"},
+		"no topic id":                        {[]string{"epochs"}, remove("/kafka/epochs/epochs-0/partition.metadata"), "partition.metadata"},
+		"a missing segment":                  {[]string{"txn"}, remove("/kafka/txn/txn-0/00000000000000000012.log"), "is damaged"},
+		"nothing there":                      {nil, func(m *importing) { m.o.Sources = []string{"/nowhere"} }, "not exist"},
+		"no partitions there":                {nil, func(m *importing) { _ = m.mem.MkdirAll("/x/y", 0o755); m.o.Sources = []string{"/x"} }, "neither a partition's directory"},
+		"something in the way":               {[]string{"epochs"}, func(m *importing) { _ = m.mem.MkdirAll("/data/epochs-1", 0o755) }, "/data/epochs-1 is there already"},
+		"too few in the settings":            {[]string{"coordinators"}, func(m *importing) { m.o.Config = nodeConfig(m.t, "offsets.topic.num.partitions=20") }, "offsets.topic.num.partitions says 20"},
+		"a partition that Kafka has more of": {[]string{"metadata"}, remove("/kafka/metadata/orders-1"), "1 of the 2 partitions of orders"},
+		"a bad setting":                      {[]string{"epochs"}, func(m *importing) { m.o.TopicConfigs = map[string]string{"retention.ms": "x"} }, "retention.ms"},
 		"a running broker": {[]string{"epochs"}, func(m *importing) {
 			if _, err := m.mem.Lock("/kafka/epochs/.lock"); err != nil {
 				m.t.Fatal(err)

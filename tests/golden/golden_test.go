@@ -119,6 +119,40 @@ func TestImportedDirectoriesAreServed(t *testing.T) {
 	}
 }
 
+// TestStartOnKafkasDirectory: a broker doesn't start on what Kafka left, and names the command that takes it over, after which it does.
+func TestStartOnKafkasDirectory(t *testing.T) {
+	brokertest.NeedOwn(t)
+	dir := t.TempDir()
+	data := filepath.Join(dir, "data")
+	if err := os.CopyFS(data, os.DirFS("testdata/metadata/data")); err != nil {
+		t.Fatal(err)
+	}
+	set := []string{"--set", "log.dirs=" + data, "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--set", "http.listener="}
+	out, err := exec.Command(brokertest.Binary(t), append([]string{"serve"}, set...)...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), `take its topics over with "broker import `+data+`"`) || strings.Count(string(out), "broker:") != 1 {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	run(t, append([]string{"import", data}, set...)...)
+	b := brokertest.StartIn(t, dir, append(settings, "offsets.topic.num.partitions=3")...)
+	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addr()), kgo.ConsumerGroup("readers"), kgo.ConsumeTopics("orders"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if err := cl.ProduceSync(ctx, &kgo.Record{Topic: "orders", Key: []byte("c"), Value: []byte("new")}).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	fetches := cl.PollFetches(ctx) // the group had read all that there was
+	if records := fetches.Records(); len(records) != 1 || string(records[0].Value) != "new" {
+		t.Errorf("%v, %v", records, fetches.Err0())
+	}
+	if strays, _ := filepath.Glob(data + "/*-stray"); len(strays) > 0 {
+		t.Errorf("%v", strays)
+	}
+}
+
 func expect(t *testing.T, set string) (e expected) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join("testdata", set, "expect.json"))

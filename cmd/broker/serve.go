@@ -56,6 +56,7 @@ type node struct {
 // serve runs a broker until a signal.
 func serve(cfg *config.Broker, logger *slog.Logger) error {
 	began := time.Now()
+	defer raiseHeapFloor()()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)

@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"path/filepath"
@@ -115,6 +116,9 @@ func (p *Partition) makeLocked() error {
 	if p.mu.made {
 		return nil
 	}
+	if err := p.clearWay(); err != nil {
+		return err
+	}
 	if err := p.shared.fsys.MkdirAll(p.dir, 0o755); err != nil {
 		return err
 	}
@@ -125,6 +129,24 @@ func (p *Partition) makeLocked() error {
 		return err
 	}
 	p.mu.made, p.mu.change = true, p.shared.parent.changed()
+	return nil
+}
+
+// clearWay puts aside a directory of an earlier partition of the same name, whose removal went wrong: its records are not to be taken
+// for those of this one.
+func (p *Partition) clearWay() error {
+	id, err := readMetadata(p.shared.fsys, p.dir)
+	switch {
+	case isNotExist(err), errors.Is(err, errMetadata), err == nil && id == p.id:
+		return nil // what a creation left that was cut short has no records, or Begin refuses it
+	case err != nil:
+		return err
+	}
+	renamed := suffixedName(p.topic, p.index, straySuffix)
+	if err := p.shared.fsys.Rename(p.dir, filepath.Join(filepath.Dir(p.dir), renamed)); err != nil {
+		return err
+	}
+	p.shared.logger.Warn("directory of an earlier partition is put aside", "topic", p.topic, "partition", p.index, "dir", renamed)
 	return nil
 }
 

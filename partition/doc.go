@@ -30,6 +30,9 @@
 // with the first append, before its write. A directory that a power failure left without metadata has no records, and is removed
 // at the next start. Before a partition takes the name of one that was deleted, the checkpoints forget that one.
 //
+// Deletion: the directory is renamed to -delete, and removed after file.delete.delay.ms. The new name is durable before the first file in
+// it goes, so that a loss of power leaves the partition whole, or what the next start removes.
+//
 // Append: the write of the batch is the commit point of the process; Sync makes it durable against power failures (Kafka relies on
 // replication there, and so do we). With flush.messages=1 the high watermark waits for Sync, and so does every acknowledgement; with
 // a larger number that of the append that reaches it. Syncs run in the background, some partitions at once and each for all that was

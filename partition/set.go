@@ -225,10 +225,16 @@ func (s *Set) putAside(p *Partition, suffix string) error {
 	return nil
 }
 
-// removeLater removes a directory after a delay; what a stop leaves, the next start removes.
+// removeLater removes a directory that has just been renamed, after a delay; what a stop leaves, the next start removes. The new name is
+// durable before: else a loss of power could leave the old one with half of the files.
 func (s *Set) removeLater(dir string, delayMs int64) {
+	change := s.shared.parent.changed()
 	s.shared.schedule.after(millis(delayMs), func(time.Time) {
-		if err := s.shared.fsys.RemoveAll(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		err := s.shared.parent.sync(change)
+		if err == nil {
+			err = s.shared.fsys.RemoveAll(dir)
+		}
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			s.shared.logger.Warn("directory is not removed", "dir", dir, "err", err)
 		}
 	})
@@ -303,7 +309,15 @@ func (p *Partition) close() (clean bool, err error) {
 	}
 	end, files := p.log.End(), p.takeUnsyncedLocked()
 	p.mu.Unlock()
-	if err = errors.Join(p.saveEpochs(end), p.syncTo(end, files), p.log.Close()); err != nil {
+	if err = p.saveEpochs(end); err == nil {
+		err = p.syncTo(end, files)
+	}
+	if err == nil {
+		err = p.log.Close()
+	} else {
+		p.log.Abandon() // the recovery point stays below what is not on disk
+	}
+	if err != nil {
 		return false, fmt.Errorf("close %s: %w", p.key(), err)
 	}
 	return true, nil

@@ -334,7 +334,9 @@ func (l *life) compare(p *Partition, whole bool) error {
 	}
 	for _, a := range aborted {
 		found, err := p.txns.collect(nil, a.First, a.Last+1)
-		if err != nil || !slices.ContainsFunc(found, func(f controlmarkers.Aborted) bool { return f.ProducerID == a.ProducerID && f.First <= a.First && f.Last == a.Last }) {
+		if err != nil || !slices.ContainsFunc(found, func(f controlmarkers.Aborted) bool {
+			return f.ProducerID == a.ProducerID && f.First <= a.First && f.Last == a.Last
+		}) {
 			return fmt.Errorf("aborted %+v is not in the index: %v, %w", a, found, err)
 		}
 	}

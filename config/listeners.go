@@ -176,8 +176,8 @@ func (b *Broker) protocols() (map[string]string, error) {
 	return protocols, nil
 }
 
-// Supported refuses, with one line, what this version cannot do and must not pretend to: security, tiered storage, several
-// log directories, and clusters of several nodes.
+// Supported refuses, with one line, what this version cannot do and must not pretend to: security, tiered storage, and
+// clusters of several nodes.
 func (b *Broker) Supported() error {
 	for _, l := range slices.Concat(b.listeners.clients, b.listeners.controllers) {
 		if l.Protocol != plaintext {
@@ -192,11 +192,6 @@ func (b *Broker) Supported() error {
 	}
 	if b.Bool("remote.log.storage.system.enable") {
 		return &Error{Key: "remote.log.storage.system.enable", Value: "true", Reason: "tiered storage is not supported yet", Allowed: "false"}
-	}
-	for _, key := range []string{"log.dirs", "log.dir"} {
-		if len(b.List(key)) > 1 {
-			return &Error{Key: key, Value: b.String(key), Reason: "several log directories are not supported yet", Allowed: "one"}
-		}
 	}
 	return b.alone()
 }

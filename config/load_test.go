@@ -160,7 +160,7 @@ func TestWhatIsNotBuiltStopsTheStart(t *testing.T) {
 		{[]string{"authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"}, "authorization"},
 		{[]string{"authorizer.class.name="}, ""},
 		{[]string{"remote.log.storage.system.enable=true"}, "tiered storage"},
-		{[]string{"log.dirs=/a,/b"}, "several log directories"},
+		{[]string{"log.dirs=/a,/b"}, ""},
 		{[]string{"log.dirs=/a,/a"}, ""},
 		{[]string{"process.roles=broker"}, "clusters"},
 		{[]string{"process.roles=broker,controller"}, ""},

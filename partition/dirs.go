@@ -32,8 +32,13 @@ type Dirs struct {
 	open   chan struct{}  // closed once all are open, or given up
 	probes sync.WaitGroup // of directories that may have failed
 
+	// placing is held to create and remove replicas, and alone while one changes its directory: for that moment it is in none. Before all
+	// other locks.
+	placing sync.RWMutex
+
 	mu      sync.Mutex // after all locks of a partition
 	closing bool       // guarded by mu
+	moving  map[*move]bool
 }
 
 type directory struct {
@@ -64,7 +69,7 @@ type Directory struct {
 // partition in the first of them. An error of storage takes a directory out of use, if there is another that can be used. What an operator has to
 // put right stops the start: a directory of another node or cluster, one that is in use, one that holds what is no partition.
 func OpenDirs(o Options, paths []string, now time.Time) (*Dirs, error) {
-	d := &Dirs{open: make(chan struct{}), failed: o.DirectoryFailed, logger: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
+	d := &Dirs{open: make(chan struct{}), moving: map[*move]bool{}, failed: o.DirectoryFailed, logger: cmp.Or(o.Logger, slog.New(slog.DiscardHandler))}
 	for _, path := range paths {
 		d.dirs = append(d.dirs, &directory{path: path})
 	}
@@ -317,9 +322,14 @@ func (d *Dirs) All() iter.Seq[*Partition] {
 	}
 }
 
-// Create makes a replica in a directory, or gives the one that is there, as Set.Create does. A directory that is zero is any: the one with the
-// fewest replicas. One that cannot be used is KAFKA_STORAGE_ERROR.
+// Create makes a replica in a directory, as Set.Create does, or gives the one that is there, wherever it is. A directory that is zero is any: the
+// one with the fewest replicas. One that cannot be used is KAFKA_STORAGE_ERROR.
 func (d *Dirs) Create(dir [16]byte, topic string, id [16]byte, index int32, cfg *config.Topic, now time.Time) (*Partition, error) {
+	d.placing.RLock()
+	defer d.placing.RUnlock()
+	if p := d.Get(topic, index); p != nil && p.id == id {
+		return p, nil
+	}
 	s, err := d.setFor(dir)
 	if err != nil {
 		return nil, err
@@ -358,6 +368,8 @@ func (s *Set) size() int {
 
 // Delete takes a replica away, as Set.Delete does.
 func (d *Dirs) Delete(topic string, index int32) error {
+	d.placing.RLock()
+	defer d.placing.RUnlock()
 	var errs []error
 	for _, s := range d.sets {
 		errs = append(errs, s.Delete(topic, index))
@@ -367,6 +379,8 @@ func (d *Dirs) Delete(topic string, index int32) error {
 
 // Stray puts a replica aside that the cluster doesn't know, as Set.Stray does.
 func (d *Dirs) Stray(p *Partition) error {
+	d.placing.RLock()
+	defer d.placing.RUnlock()
 	if s := d.setOf(p); s != nil {
 		return s.Stray(p.topic, p.index)
 	}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -41,6 +42,8 @@ type move struct {
 	dir    string            // of the copy
 	files  map[string]copied // by name
 	active string            // the name of the last segment, of the last pass
+
+	bytes, end atomic.Int64 // what has been copied, and the log's end when the last pass began
 }
 
 // copied is what a file was when it was copied.
@@ -51,6 +54,25 @@ type copied struct {
 
 // errGone ends the move of a replica that is no more.
 var errGone = errors.New("the replica was removed while it moved")
+
+// Move is a replica that is being moved, and how far its copy is.
+type Move struct {
+	Partition *Partition
+	Directory [16]byte
+	Bytes     int64 // that have been copied
+	End       int64 // the log's end when the last round of copying began
+}
+
+// Moves gives what is being moved, in no order.
+func (d *Dirs) Moves() []Move {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	var moves []Move
+	for m := range d.moving {
+		moves = append(moves, Move{m.p, m.to.DirectoryID(), m.bytes.Load(), m.end.Load()})
+	}
+	return moves
+}
 
 // Move brings a replica to another directory. The replica that is given, if any, has taken its place, also if there is an error, and is to
 // be led; the old one answers NOT_LEADER_OR_FOLLOWER. A replica that is there already is given back.
@@ -67,7 +89,13 @@ func (d *Dirs) Move(ctx context.Context, p *Partition, dir [16]byte, now time.Ti
 		return p, nil
 	}
 	m := &move{p: p, to: to, dir: filepath.Join(to.dir, suffixedName(p.topic, p.index, futureSuffix)), files: map[string]copied{}}
+	d.mu.Lock()
+	d.moving[m] = true
+	d.mu.Unlock()
 	moved, err := m.run(ctx, d, from, now)
+	d.mu.Lock()
+	delete(d.moving, m)
+	d.mu.Unlock()
 	if err != nil {
 		err = errors.Join(fmt.Errorf("%s does not move to %s: %w", p.key(), to.dir, err), to.shared.fsys.RemoveAll(m.dir))
 	}
@@ -87,14 +115,8 @@ func (m *move) run(ctx context.Context, d *Dirs, from *Set, now time.Time) (*Par
 			break
 		}
 	}
-	first, second := from, m.to
-	if slices.Index(d.sets, from) > slices.Index(d.sets, m.to) { // always in one order
-		first, second = m.to, from
-	}
-	first.changing.Lock()
-	defer first.changing.Unlock()
-	second.changing.Lock()
-	defer second.changing.Unlock()
+	d.placing.Lock() // whoever looks for the replica to create or remove it finds it, before or after
+	defer d.placing.Unlock()
 	if from.Get(m.p.topic, m.p.index) != m.p {
 		return nil, errGone
 	}
@@ -206,6 +228,7 @@ func (m *move) pass(ctx context.Context, inUse bool) (n int64, err error) {
 	if err != nil {
 		return 0, err
 	}
+	m.end.Store(m.p.Offsets().End)
 	active := ""
 	for _, f := range list {
 		if strings.HasSuffix(f.Name(), log.ExtLog) {
@@ -309,6 +332,7 @@ func (m *move) copy(ctx context.Context, name string, from, to int64) (err error
 			return err
 		}
 		from += int64(n)
+		m.bytes.Add(int64(n))
 	}
 	return dst.Sync()
 }

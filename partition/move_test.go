@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"oncelog/internal/vfs"
+	"oncelog/protocol"
 )
 
 // fill appends batches of producers, with transactions that commit, abort, and one that stays open, over several segments.
@@ -161,6 +162,41 @@ func TestMoveBesideAppends(t *testing.T) {
 	}
 	if a := mustProduce(t, moved, spec{pid: 4, seq: seq, n: 1}); a.BaseOffset < acked {
 		t.Errorf("offset %d again", a.BaseOffset)
+	}
+}
+
+// TestCreationBesideAMove finds the replica, also while it is in neither directory.
+func TestCreationBesideAMove(t *testing.T) {
+	disk := vfs.NewMem()
+	var d *Dirs
+	created := make(chan *Partition, 1)
+	during := false
+	fsys := vfs.Inject(disk, func(op vfs.Op) error {
+		if during && op.Kind == vfs.OpRename && strings.Contains(op.Name, futureSuffix) {
+			during = false
+			if d.Get("t", 0) != nil {
+				t.Error("the replica is still there")
+			}
+			go func() {
+				p, err := d.Create(d.IDs()[0], "t", protocol.UUID{1}, 0, topicConfig(t), start)
+				if err != nil {
+					t.Error(err)
+				}
+				created <- p
+			}()
+		}
+		return nil
+	})
+	d = mustOpenDirs(t, fsys, "/a", "/b")
+	p := d.leadIn(t, 0, "t", 0)
+	fill(t, p)
+	during = true
+	moved, err := d.Move(t.Context(), p, d.IDs()[1], start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := <-created; got != moved || moved.Err() != nil {
+		t.Errorf("another replica was made, the moved one is %v", moved.Err())
 	}
 }
 

@@ -259,8 +259,11 @@ func (m *metadataAnswer) partition(index int32, p *cluster.Partition) kmsg.Metad
 	row := kmsg.NewMetadataResponseTopicPartition()
 	row.Partition, row.Leader, row.LeaderEpoch = index, p.Leader, p.LeaderEpoch
 	row.Replicas, row.ISR = p.Replicas, p.ISR
+	if p.Leader < 0 {
+		row.ISR = nil // who was in sync last is an eligible leader (KIP-966)
+	}
 	for _, id := range p.Replicas {
-		if !m.reachable[id] {
+		if !m.reachable[id] || m.im.Offline(p, id) {
 			row.OfflineReplicas = append(row.OfflineReplicas, id)
 		}
 	}

@@ -1,19 +1,21 @@
 package server
 
-import (
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kmsg"
-)
+import "github.com/twmb/franz-go/pkg/kmsg"
 
 // AlterReplicaLogDirs (34), versions 1 and 2.
 //
 // Behavior
-//   - Moves replicas to a log directory, named by its absolute path as DescribeLogDirs gives it: LOG_DIR_NOT_FOUND for any other, and after that
-//     UNKNOWN_TOPIC_OR_PARTITION for a replica that is not here. There is one directory, where all replicas are.
+//   - Moves replicas to a log directory, named by its absolute path as DescribeLogDirs gives it: LOG_DIR_NOT_FOUND for any other,
+//     KAFKA_STORAGE_ERROR for one that is offline, then UNKNOWN_TOPIC_OR_PARTITION, and REPLICA_NOT_AVAILABLE for a replica that is offline.
+//   - The answer says that the move has been taken on. While it is under way DescribeLogDirs shows the copy; when it is done, the
+//     partition's clients find it again as after a change of leader.
 //   - Of a partition that is named for several directories the last one counts. Each partition is answered once.
 //
 // Version notes
 //   - 2: flexible.
+//
+// Where we differ: in Kafka the copy takes over without a moment in which the partition has no leader, and goes on being made after a restart. A move
+// that a stop cuts short is forgotten here.
 
 func (s *Server) handleAlterReplicaLogDirs(r *request) pending {
 	req := r.body.(*kmsg.AlterReplicaLogDirsRequest)
@@ -57,15 +59,4 @@ func addLogDirRow(resp *kmsg.AlterReplicaLogDirsResponse, rows map[string]int, t
 	rp := kmsg.NewAlterReplicaLogDirsResponseTopicPartition()
 	rp.Partition = index
 	resp.Topics[row].Partitions = append(resp.Topics[row].Partitions, rp)
-}
-
-// moveReplica brings a replica to a log directory.
-func (s *Server) moveReplica(dir, topic string, index int32) error {
-	switch {
-	case dir != s.absoluteLogDir():
-		return kerr.LogDirNotFound
-	case s.replicas.Get(topic, index) == nil:
-		return kerr.UnknownTopicOrPartition
-	}
-	return nil
 }

@@ -150,8 +150,11 @@ func (d *topicDescriber) partition(index int32, p *cluster.Partition) kmsg.Descr
 	}
 	row.Replicas, row.ISR = p.Replicas, p.ISR
 	row.EligibleLeaderReplicas, row.LastKnownELR = []int32{}, []int32{}
+	if p.Leader < 0 {
+		row.ISR, row.EligibleLeaderReplicas = []int32{}, p.ISR
+	}
 	for _, id := range p.Replicas {
-		if !d.reachable[id] {
+		if !d.reachable[id] || d.im.Offline(p, id) {
 			row.OfflineReplicas = append(row.OfflineReplicas, id)
 		}
 	}

@@ -511,7 +511,7 @@ func TestAlterReplicaLogDirs(t *testing.T) {
 		dir := func(path, topic string, partitions ...int32) {
 			req.Dirs = append(req.Dirs, kmsg.AlterReplicaLogDirsRequestDir{Dir: path, Topics: []kmsg.AlterReplicaLogDirsRequestDirTopic{{Topic: topic, Partitions: partitions}}})
 		}
-		own := s.absoluteLogDir()
+		own := s.replicas.Directories()[0].Path
 		dir(own, "t", 0, 9)
 		dir("/nowhere", "t", 1)
 		dir("/nowhere", "nope", 1)

@@ -34,12 +34,12 @@ const manyReplicas = 1000
 // reconciler makes this node be what the metadata says: it compares each new image with the one before and creates, leads and deletes replicas,
 // loads and unloads coordinators, and hands on dynamic configs. One goroutine does that, after a first round that the start waits for.
 //
-// Nothing else starts or ends a replica or a coordinator.
+// Nothing else starts or ends a replica or a coordinator, but for a replica's move to another log directory, which it is told of.
 type reconciler struct {
 	// Immutable.
 	nodeID   int32
 	images   imageSource
-	replicas *partition.Set
+	replicas *partition.Dirs
 	hooks    reconcileHooks
 	log      *slog.Logger
 
@@ -50,6 +50,9 @@ type reconciler struct {
 	mu      sync.Mutex
 	done    int64         // index of image
 	changed chan struct{} // closed when done grows
+	again   []replicaName // replicas that others have taken the place of
+
+	poke chan struct{} // capacity 1: again has something; a full one says it already
 
 	cancel context.CancelFunc
 	ended  sync.WaitGroup
@@ -68,12 +71,13 @@ type reconcileHooks struct {
 	topicsDeleted func(names []string)
 	setConfig     func(clusterDefault, perBroker map[string]string) *config.Broker
 	topicConfig   func(name string) *config.Topic
+	assign        func([]cluster.Placement) error // tells the metadata where replicas are
 }
 
-func newReconciler(nodeID int32, images imageSource, replicas *partition.Set, hooks reconcileHooks, log *slog.Logger) *reconciler {
+func newReconciler(nodeID int32, images imageSource, replicas *partition.Dirs, hooks reconcileHooks, log *slog.Logger) *reconciler {
 	return &reconciler{
 		nodeID: nodeID, images: images, replicas: replicas, hooks: hooks, log: log,
-		failed: map[string]bool{}, changed: make(chan struct{}),
+		failed: map[string]bool{}, changed: make(chan struct{}), poke: make(chan struct{}, 1),
 	}
 }
 
@@ -81,6 +85,13 @@ func newReconciler(nodeID int32, images imageSource, replicas *partition.Set, ho
 func (r *reconciler) start() {
 	im := r.images.Image()
 	r.removeStrays(im)
+	if found := r.misplaced(im); len(found) > 0 {
+		r.log.Info("replicas are in other log directories than before", slog.Int("replicas", len(found)))
+		if err := r.hooks.assign(found); err != nil {
+			r.log.Error("metadata does not know where replicas are", slog.Any("error", err))
+		}
+		im = r.images.Image()
+	}
 	r.applyConfigs(nil, im, allConfigs(im))
 	r.applyTopics(nil, im, topicNames(im))
 	r.finish(im)
@@ -113,6 +124,8 @@ func (r *reconciler) run(ctx context.Context) {
 		case <-retry:
 			retry = nil
 			r.retryFailed()
+		case <-r.poke:
+			r.lookAgain()
 		case <-ctx.Done():
 			return
 		}
@@ -187,10 +200,14 @@ func (r *reconciler) removeStrays(im *cluster.Image) {
 		}
 	}
 	for _, p := range strays {
-		r.log.Warn("replica is not in the metadata, it is put aside", slog.String("topic", p.Topic()), slog.Int("partition", int(p.Index())))
-		if err := r.replicas.Stray(p.Topic(), p.Index()); err != nil {
-			r.log.Error("stray replica cannot be put aside", slog.String("topic", p.Topic()), slog.Int("partition", int(p.Index())), slog.Any("error", err))
-		}
+		r.stray(p)
+	}
+}
+
+func (r *reconciler) stray(p *partition.Partition) {
+	r.log.Warn("replica is not in the metadata, it is put aside", slog.String("topic", p.Topic()), slog.Int("partition", int(p.Index())))
+	if err := r.replicas.Stray(p); err != nil {
+		r.log.Error("stray replica cannot be put aside", slog.String("topic", p.Topic()), slog.Int("partition", int(p.Index())), slog.Any("error", err))
 	}
 }
 
@@ -262,7 +279,7 @@ func (r *reconciler) applyTopics(old, im *cluster.Image, names []string) {
 		}
 		cfg := r.hooks.topicConfig(name)
 		for i := range now.Partitions {
-			work = append(work, replicaWork{topic: now, config: cfg, index: int32(i)})
+			work = append(work, replicaWork{topic: now, config: cfg, index: int32(i), offline: im.Offline(&now.Partitions[i], r.nodeID)})
 		}
 	}
 	if len(deleted) > 0 {
@@ -288,11 +305,12 @@ func (r *reconciler) removeTopic(t *cluster.Topic) {
 
 // replicaWork is one partition to be made what the metadata says.
 type replicaWork struct {
-	topic  *cluster.Topic
-	config *config.Topic
-	index  int32
-	made   *partition.Partition
-	err    error
+	topic   *cluster.Topic
+	config  *config.Topic
+	index   int32
+	offline bool // its log directory cannot be used
+	made    *partition.Partition
+	err     error
 }
 
 // place makes replicas and leads them, several at once as each waits for its disk, and then loads the coordinators of those that have one.
@@ -339,8 +357,11 @@ func (r *reconciler) placeOne(w *replicaWork) (*partition.Partition, error) {
 	}
 	replica := r.replicas.Get(t.Name, index)
 	if replica == nil || replica.TopicID() != t.ID {
+		if w.offline {
+			return nil, nil
+		}
 		var err error
-		if replica, err = r.replicas.Create(t.Name, t.ID, index, w.config, time.Now()); err != nil {
+		if replica, err = r.replicas.Create(p.Directory(r.nodeID), t.Name, t.ID, index, w.config, time.Now()); err != nil {
 			return nil, err
 		}
 	}
@@ -366,12 +387,14 @@ func (s *Server) startReconciler(ctx context.Context) error {
 			return s.cfg()
 		},
 		topicConfig: s.topicConfig,
+		assign:      s.assign,
 	}, s.loggers.of(logState))
 	s.reconciler.start()
 	return s.pids.fill(ctx)
 }
 
 func (s *Server) stopReconciler(context.Context) error {
+	s.moves.close()
 	s.reconciler.stop()
 	s.pids.close()
 	return nil

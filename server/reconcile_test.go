@@ -26,7 +26,7 @@ type converging struct {
 	t        *testing.T
 	config   *config.Broker
 	ctrl     *cluster.Controller
-	replicas *partition.Set
+	replicas *partition.Dirs
 	r        *reconciler
 	notes    []string
 }
@@ -40,7 +40,7 @@ func newConverging(t *testing.T, fsys vfs.FS, raftDir string) *converging {
 		t.Fatal(err)
 	}
 	c.config = cfg
-	if c.replicas, err = partition.OpenSet(partition.Options{FS: fsys, Dir: "/data", NodeID: 1, Config: cfg, Logger: discard}, time.Now()); err != nil {
+	if c.replicas, err = partition.OpenDirs(partition.Options{FS: fsys, NodeID: 1, Config: cfg, Logger: discard}, []string{"/data"}, time.Now()); err != nil {
 		t.Fatal(err)
 	}
 	if c.ctrl, err = cluster.Open(cluster.Options{NodeID: 1, Dir: raftDir, Config: cfg, Logger: discard}); err != nil {
@@ -65,6 +65,7 @@ func newConverging(t *testing.T, fsys vfs.FS, raftDir string) *converging {
 		topicConfig: func(name string) *config.Topic {
 			return c.config.Topic(c.ctrl.Image().Config(kmsg.ConfigResourceTypeTopic, name))
 		},
+		assign: func([]cluster.Placement) error { return nil },
 	}, discard)
 	c.r.start()
 	return c

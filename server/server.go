@@ -55,7 +55,7 @@ type Server struct {
 	static    *config.Broker // without the dynamic layers
 
 	// Immutable after Start.
-	replicas    *partition.Set
+	replicas    *partition.Dirs
 	ctrl        *cluster.Controller
 	brokerEpoch atomic.Int64 // of this life's registration; -1 before it
 	txns        *coordinator.Host[*txncoordinator.Machine]
@@ -64,6 +64,7 @@ type Server struct {
 	peers       *peers
 	pids        *producerIDs
 	reconciler  *reconciler
+	moves       *moves
 	listeners   []*listener
 
 	conns  connections
@@ -112,6 +113,7 @@ func New(o Options) (*Server, error) {
 	s.metrics = newMetrics(o.Registry, s)
 	s.telemetry = newTelemetry(int(o.Config.Int("telemetry.max.bytes")), o.Registry)
 	s.memory.relieve = s.conns.relieve
+	s.moves = &moves{server: s}
 	s.conns.init()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	return s, nil
@@ -139,7 +141,7 @@ func (s *Server) topicConfig(topic string) *config.Topic {
 	return s.cfg().Topic(overrides)
 }
 
-// logDir is the directory that partitions live in.
+// logDir is the first log directory: the metadata lives in it, unless it has one of its own.
 func (s *Server) logDir() string { return s.static.LogDirs()[0] }
 
 // endpoint gives where the broker b is to be reached by whoever sent r: on the

@@ -82,9 +82,8 @@ func (s *Server) Stop(ctx context.Context) error {
 }
 
 func (s *Server) openReplicas(context.Context) (err error) {
-	s.replicas, err = partition.OpenSet(partition.Options{
+	s.replicas, err = partition.OpenDirs(partition.Options{
 		FS:          s.fs,
-		Dir:         s.logDir(),
 		NodeID:      s.nodeID,
 		RaftDir:     s.raftDirName(),
 		BrokerEpoch: s.brokerEpoch.Load,
@@ -92,7 +91,9 @@ func (s *Server) openReplicas(context.Context) (err error) {
 		TopicConfig: s.topicConfig,
 		Logger:      s.loggers.of(logReplicas),
 		Registerer:  s.registry,
-	}, time.Now())
+
+		DirectoryFailed: s.directoryFailed,
+	}, s.static.LogDirs(), time.Now())
 	return err
 }
 
@@ -139,7 +140,7 @@ func (s *Server) register(ctx context.Context) error {
 		BrokerID:  s.nodeID,
 		ClusterID: s.replicas.ClusterID(),
 		Endpoints: s.endpoints(),
-		LogDirs:   [][16]byte{s.replicas.DirectoryID()},
+		LogDirs:   s.replicas.IDs(),
 	}
 	if _, err := rand.Read(r.Incarnation[:]); err != nil {
 		return err

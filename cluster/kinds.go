@@ -276,11 +276,14 @@ func checkConnectionOverrides(v string) error {
 		}
 		limit := strings.TrimSpace(entry[colon+1:])
 		if _, err := strconv.ParseInt(limit, 10, 32); err != nil {
-			return fmt.Errorf("For input string: %q", limit)
+			return fmt.Errorf("%s: %q", notANumber, limit)
 		}
 	}
 	return nil
 }
+
+// notANumber is what Kafka's answers say of a number that can't be read.
+const notANumber = "For input string"
 
 // Pools whose size may be changed while the broker runs, by no more than half or double.
 var threadKeys = []string{

@@ -47,6 +47,10 @@ func (p *Partition) quiesce() {
 	}
 	if err := p.log.Quiesce(); err != nil {
 		_ = p.fail(err)
+		return
+	}
+	if p.log.Durable() < p.log.End() {
+		p.syncSoon() // it is on disk anyway by now, and the next start need not look
 	}
 }
 

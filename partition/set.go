@@ -26,6 +26,9 @@ import (
 // maxOpenFiles is how many segment files a set keeps open at most. Slices that are being sent come on top.
 const maxOpenFiles = 1024
 
+// openFiles is that within what the process may have: half of it is for connections and what else there is.
+func openFiles() int { return max(16, min(maxOpenFiles, vfs.OpenFilesMax()/2)) }
+
 // Options are what a set needs of its node.
 type Options struct {
 	FS      vfs.FS

@@ -340,3 +340,25 @@ func TestAcknowledgedSurvives(t *testing.T) {
 		}
 	}
 }
+
+// TestIdlePartitionBecomesDurable: what nobody appends to any more is synced by the housekeeping, with nobody waiting.
+func TestIdlePartitionBecomesDurable(t *testing.T) {
+	n := open(t, vfs.NewMem(), topicConfig(t))
+	p := n.lead()
+	mustProduce(t, p, spec{})
+	p.quiesce() // it was in use since the last time
+	if p.log.Durable() != 0 {
+		t.Error("synced while in use")
+	}
+	p.quiesce()
+	if err := p.AwaitDurable(t.Context(), 1); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestOpenFilesAreWithinTheLimit of the process, whatever it is.
+func TestOpenFilesAreWithinTheLimit(t *testing.T) {
+	if n, limit := openFiles(), vfs.OpenFilesMax(); n > maxOpenFiles || n > max(16, limit/2) || n < 16 {
+		t.Errorf("%d open files, the process may have %d", n, limit)
+	}
+}

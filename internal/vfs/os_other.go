@@ -16,3 +16,6 @@ func lock(name string) (io.Closer, error) {
 }
 
 func usage(string) (total, usable int64, err error) { return -1, -1, nil }
+
+// OpenFilesMax is how many files and sockets the process may have open.
+func OpenFilesMax() int { return 1024 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"syscall"
 )
@@ -52,3 +53,14 @@ func usage(name string) (total, usable int64, err error) {
 	size := int64(st.Bsize)
 	return int64(st.Blocks) * size, int64(st.Bavail) * size, nil
 }
+
+// OpenFilesMax is how many files and sockets the process may have open.
+func OpenFilesMax() int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return openFilesUnknown
+	}
+	return int(min(uint64(limit.Cur), math.MaxInt32))
+}
+
+const openFilesUnknown = 1024 // where nothing can be found out

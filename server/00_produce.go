@@ -52,14 +52,20 @@ type produce struct {
 	server  *Server
 	request *request
 	req     *kmsg.ProduceRequest
-	resp    *kmsg.ProduceResponse
+	resp    kmsg.ProduceResponse
 	rows    []produceRow
 	failed  bool // some partition has an error
+
+	// Most requests are about one partition, and need no more memory for it than this.
+	oneRow   [1]produceRow
+	oneTopic [1]kmsg.ProduceResponseTopic
 }
 
 func (s *Server) handleProduce(r *request) pending {
 	req := r.body.(*kmsg.ProduceRequest)
-	p := &produce{server: s, request: r, req: req, resp: req.ResponseKind().(*kmsg.ProduceResponse)}
+	p := &produce{server: s, request: r, req: req}
+	p.resp.Default()
+	p.resp.Version = req.Version
 	if err := p.take(); err != nil {
 		p.refuseAll(err)
 		return p.answer()
@@ -78,7 +84,7 @@ func (s *Server) handleProduce(r *request) pending {
 	return await(func(ctx context.Context) kmsg.Response {
 		p.awaitAcknowledged(ctx)
 		p.finish()
-		return p.resp
+		return &p.resp
 	})
 }
 
@@ -86,7 +92,7 @@ func (s *Server) handleProduce(r *request) pending {
 func (p *produce) answer() pending {
 	switch {
 	case p.req.Acks != 0:
-		return answer(p.resp)
+		return answer(&p.resp)
 	case p.failed:
 		return hangup()
 	default:
@@ -98,12 +104,17 @@ func (p *produce) answer() pending {
 // append. An error refuses the whole request.
 func (p *produce) take() error {
 	places := newProducePlaces(p.req)
-	p.rows = make([]produceRow, 0, places.total)
-	p.resp.Topics = make([]kmsg.ProduceResponseTopic, 0, len(p.req.Topics))
+	p.rows, p.resp.Topics = p.oneRow[:0], p.oneTopic[:0]
+	if places.total > 1 {
+		p.rows = make([]produceRow, 0, places.total)
+	}
+	if len(p.req.Topics) > 1 {
+		p.resp.Topics = make([]kmsg.ProduceResponseTopic, 0, len(p.req.Topics))
+	}
 	var denied error
 	for i := range p.req.Topics {
 		t := &p.req.Topics[i]
-		at := places.topic(p.resp, t)
+		at := places.topic(&p.resp, t)
 		for j := range t.Partitions {
 			in := &t.Partitions[j]
 			topic := &p.resp.Topics[at]
@@ -142,9 +153,9 @@ type produceTopic struct {
 	id   [16]byte
 }
 
-func newProducePlaces(req *kmsg.ProduceRequest) *producePlaces {
+func newProducePlaces(req *kmsg.ProduceRequest) producePlaces {
 	const small = 32
-	places := &producePlaces{req: req}
+	places := producePlaces{req: req}
 	for i := range req.Topics {
 		places.total += len(req.Topics[i].Partitions)
 	}

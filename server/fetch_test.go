@@ -487,9 +487,9 @@ func TestRequestsKeepTheirAllocationBudget(t *testing.T) {
 		req    kmsg.Request
 		budget float64
 	}{
-		{"small produce", produceRequest(9, "t", 0, -1, batch(t, 1, 100)), 16},
-		{"large produce", produceRequest(9, "t", 0, -1, batch(t, 1, 300_000)), 16},
-		{"small fetch", fetchRequest(12, "t", 0, 0), 10},
+		{"small produce", produceRequest(9, "t", 0, -1, batch(t, 1, 100)), 9},
+		{"large produce", produceRequest(9, "t", 0, -1, batch(t, 1, 300_000)), 9},
+		{"small fetch", fetchRequest(12, "t", 0, 0), 7},
 	} {
 		if got := testing.AllocsPerRun(200, trip(format.AppendRequest(nil, row.req, 1))); got > row.budget {
 			t.Errorf("%s: %v allocations, %v are enough", row.what, got, row.budget)

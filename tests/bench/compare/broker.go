@@ -68,7 +68,9 @@ func (c contender) start(ctx context.Context, dir string, settings []string) (*b
 	for {
 		if conn, err := net.Dial("tcp", c.address()); err == nil {
 			conn.Close()
-			break
+			if b.pid, err = listenerOf(c.port); err == nil {
+				return b, nil
+			}
 		}
 		err := pause(ctx, lookEvery)
 		if b.failed() {
@@ -79,10 +81,6 @@ func (c contender) start(ctx context.Context, dir string, settings []string) (*b
 			return nil, fmt.Errorf("%s does not listen on port %d: %w\n%s", c.name, c.port, err, said)
 		}
 	}
-	if b.pid, err = listenerOf(c.port); err != nil {
-		return nil, err
-	}
-	return b, nil
 }
 
 // failed tells whether the command has ended with an error.
@@ -117,14 +115,15 @@ func (b *broker) stop(s syscall.Signal) error {
 	return nil
 }
 
-// alive tells whether a process runs: one that has ended but is nobody's child any more does not.
+// alive tells whether a process runs. One that only waits for its parent does not, unless it has threads that are still ending.
 func alive(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return false
 	}
 	_, state, _ := strings.Cut(string(stat), ") ")
-	return !strings.HasPrefix(state, "Z")
+	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
+	return !strings.HasPrefix(state, "Z") || len(threads) > 1
 }
 
 // sample is what a process has used so far.

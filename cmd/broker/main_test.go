@@ -51,7 +51,7 @@ func TestCommandLine(t *testing.T) {
 		{args: "--config /does/not/exist", code: 1, stderr: "/does/not/exist"},
 		{args: "--set authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer", code: 1, stderr: "authorizer.class.name"},
 		{args: "--set listeners=SASL_PLAINTEXT://127.0.0.1:0", code: 1, stderr: "SASL_PLAINTEXT"},
-		{args: "--set log.dirs=/tmp/a,/tmp/b", code: 1, stderr: "log.dirs"},
+		{args: "--set remote.log.storage.system.enable=true", code: 1, stderr: "remote.log.storage.system.enable"},
 		{args: "health a b", code: 2, stderr: "at most one URL"},
 		{args: "health 127.0.0.1:1", code: 1, stderr: "not healthy"},
 	} {

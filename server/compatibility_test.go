@@ -11,9 +11,15 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-var updateDocs = flag.Bool("update-docs", false, "write docs/compatibility.md anew")
+var updateDocs = flag.Bool("update-docs", false, "write the APIs of docs/compatibility.md anew")
 
 const compatibilityPage = "../docs/compatibility.md"
+
+// The section of the page that comes from the API table. The other one is written by tests/suites/matrix.
+const (
+	apisBegin = "<!-- apis: written by make docs -->\n"
+	apisEnd   = "<!-- end of apis -->\n"
+)
 
 // kafkaAPIs are what Apache Kafka 4.4 serves on its brokers' listeners: key, lowest and highest version.
 var kafkaAPIs = [][3]int16{
@@ -28,18 +34,24 @@ var kafkaAPIs = [][3]int16{
 
 // The page in docs says what the API table says.
 func TestCompatibilityPage(t *testing.T) {
-	want := compatibility()
-	if *updateDocs {
-		if err := os.WriteFile(compatibilityPage, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	got, err := os.ReadFile(compatibilityPage)
+	page, err := os.ReadFile(compatibilityPage)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if string(got) != want {
-		t.Errorf("%s is not what the API table says; write it anew by: make docs", compatibilityPage)
+	before, rest, ok := strings.Cut(string(page), apisBegin)
+	got, after, ok2 := strings.Cut(rest, apisEnd)
+	if !ok || !ok2 {
+		t.Fatalf("%s has no section for the APIs", compatibilityPage)
+	}
+	want := compatibility()
+	if got == want {
+		return
+	}
+	if !*updateDocs {
+		t.Fatalf("%s is not what the API table says; write it anew by: make docs", compatibilityPage)
+	}
+	if err := os.WriteFile(compatibilityPage, []byte(before+apisBegin+want+apisEnd+after), 0o644); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -91,9 +103,9 @@ func compatibility() string {
 			served++
 		}
 	}
-	fmt.Fprintf(&b, `# Which Kafka APIs are served
+	fmt.Fprintf(&b, `## APIs
 
-Written from the API table by `+"`make docs`"+`; do not edit. Compared is what Apache Kafka 4.4 serves on its brokers' listeners: %d APIs, of
+Written from the API table by `+"`make docs`"+`. Compared is what Apache Kafka 4.4 serves on its brokers' listeners: %d APIs, of
 which Oncelog has %d. An API or a version that is not served closes the connection, as in Kafka, and is no part of ApiVersions. How
 answers differ is in [differences.md](differences.md).
 

@@ -101,12 +101,7 @@ func (s *Server) closeReplicas(context.Context) error { return s.replicas.Close(
 
 // raftDir is where the metadata lives: in metadata.log.dir, by default a folder
 // of the first log directory.
-func (s *Server) raftDir() string {
-	if dir, null := s.static.Value("metadata.log.dir"); !null && dir != "" {
-		return filepath.Join(dir, "raft")
-	}
-	return filepath.Join(s.logDir(), "raft")
-}
+func (s *Server) raftDir() string { return MetadataDir(s.static) }
 
 // raftDirName is the name of that folder if it lies beside the partitions, or of the
 // one there that it lies in.

@@ -2,6 +2,7 @@ package log
 
 import (
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -14,6 +15,7 @@ import (
 // batches from where they asked, each unharmed and the offsets rising, and none that is kept is missing.
 func TestRewriteBesideReaders(t *testing.T) {
 	files := NewFiles(vfs.OS, 3) // so few that files are opened and closed all the time
+	defer files.Close()
 	l, _, err := Open(vfs.OS, t.TempDir(), Options{Files: files, Settings: Settings{SegmentBytes: 3000, IndexIntervalBytes: 300}}, Recovery{}, clock)
 	if err != nil {
 		t.Fatal(err)
@@ -39,62 +41,15 @@ func TestRewriteBesideReaders(t *testing.T) {
 		})
 	}
 	for seed := range 3 {
-		rng, next := seeded(seed), int64(0)
-		repeat(func(int) error {
-			var err error
-			switch bound := committed.Load(); rng.IntN(4) {
-			case 0:
-				_, _, err = l.OffsetAt(1000 + next)
-			case 1:
-				last := next - 1
-				for b, err := range l.Batches(next) {
-					if err != nil {
-						return ignoreOutOfRange(err)
-					}
-					h := b.Header()
-					if b.CheckCRC() != nil || h.BaseOffset <= last {
-						t.Errorf("%+v behind %d", h, last)
-					}
-					for o := last + 1; o < h.BaseOffset; o++ {
-						if keeps(o) && o >= l.Start() {
-							t.Errorf("%d is missing before %+v", o, h)
-						}
-					}
-					last = h.BaseOffset
-				}
-			default:
-				next, err = readSparsely(t, l, next, rng.IntN(2000), bound, keeps)
-			}
-			if errors.Is(err, ErrOutOfRange) {
-				next, err = l.Start(), nil
-			}
-			return err
-		})
+		r := raceReader{t: t, log: l, rng: seeded(seed), committed: &committed, keeps: keeps}
+		repeat(func(int) error { return r.step() })
 	}
 	repeat(func(int) error { return l.Sync(committed.Load()) })
 	rng := seeded(50)
 	changed := atomic.Int64{}
 	repeat(func(int) error {
-		segs := l.Segments()
-		if len(segs) < 4 {
-			return nil
-		}
-		i := rng.IntN(len(segs) - 1)
-		n := 1 + rng.IntN(min(3, len(segs)-1-i))
-		share := rng.IntN(4)
-		w, err := l.Rewrite(Rewriting{From: segs[i].Base, To: segs[i+n].Base, IndexIntervalBytes: 300,
-			Keep: func(b protocol.Batch) (protocol.Batch, error) {
-				if keeps(b.Header().BaseOffset) || rng.IntN(3) < share {
-					return b, nil
-				}
-				return nil, nil
-			}, Finish: func() ([]byte, bool, error) { return make([]byte, rng.IntN(2)*10), false, nil }})
-		if errors.Is(err, ErrReplaced) {
-			return nil
-		}
-		if w.Changed {
-			changed.Add(1)
-		}
+		n, err := rewriteAny(l, rng, keeps)
+		changed.Add(n)
 		return err
 	})
 	sizes := seeded(99)
@@ -128,14 +83,77 @@ func TestRewriteBesideReaders(t *testing.T) {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	files.Close()
 }
 
-func ignoreOutOfRange(err error) error {
+// rewriteAny rewrites some neighbouring segments, if there are enough. It gives 1 if that changed something.
+func rewriteAny(l *Log, rng *rand.Rand, keeps func(int64) bool) (changed int64, err error) {
+	segs := l.Segments()
+	if len(segs) < 4 {
+		return 0, nil
+	}
+	i := rng.IntN(len(segs) - 1)
+	n := 1 + rng.IntN(min(3, len(segs)-1-i))
+	share := rng.IntN(4)
+	w, err := l.Rewrite(Rewriting{From: segs[i].Base, To: segs[i+n].Base, IndexIntervalBytes: 300,
+		Keep: func(b protocol.Batch) (protocol.Batch, error) {
+			if keeps(b.Header().BaseOffset) || rng.IntN(3) < share {
+				return b, nil
+			}
+			return nil, nil
+		}, Finish: func() ([]byte, bool, error) { return make([]byte, rng.IntN(2)*10), false, nil }})
+	if errors.Is(err, ErrReplaced) {
+		err = nil
+	}
+	if w.Changed {
+		changed = 1
+	}
+	return changed, err
+}
+
+// raceReader is one of the readers.
+type raceReader struct {
+	t         *testing.T
+	log       *Log
+	rng       *rand.Rand
+	committed *atomic.Int64
+	keeps     func(offset int64) bool
+	next      int64
+}
+
+func (r *raceReader) step() (err error) {
+	switch bound := r.committed.Load(); r.rng.IntN(4) {
+	case 0:
+		_, _, err = r.log.OffsetAt(1000 + r.next)
+	case 1:
+		err = r.iterate()
+	default:
+		r.next, err = readSparsely(r.t, r.log, r.next, r.rng.IntN(2000), bound, r.keeps)
+	}
 	if errors.Is(err, ErrOutOfRange) {
-		return nil
+		r.next, err = r.log.Start(), nil
 	}
 	return err
+}
+
+// iterate goes through the log with Batches.
+func (r *raceReader) iterate() error {
+	last := r.next - 1
+	for b, err := range r.log.Batches(r.next) {
+		if err != nil {
+			return err
+		}
+		h := b.Header()
+		if b.CheckCRC() != nil || h.BaseOffset <= last {
+			r.t.Errorf("%+v behind %d", h, last)
+		}
+		for o := last + 1; o < h.BaseOffset; o++ {
+			if r.keeps(o) && o >= r.log.Start() {
+				r.t.Errorf("%d is missing before %+v", o, h)
+			}
+		}
+		last = h.BaseOffset
+	}
+	return nil
 }
 
 // readSparsely reads like a consumer of a compacted topic and gives the offset to go on at.

@@ -208,13 +208,31 @@ func TestCleaningBesideReaders(t *testing.T) {
 	for _, i := range []Isolation{ReadCommitted, ReadUncommitted, ReadCommitted} {
 		repeat(func() error { return stays.check(t, p, i) })
 	}
+	writeBeside(t, p, &stays, func() {
+		select {
+		case <-cleaned:
+		case <-failed:
+		}
+	})
+	close(done)
+	running.Wait()
+	for _, i := range []Isolation{ReadCommitted, ReadUncommitted} {
+		if err := stays.check(t, p, i); err != nil {
+			t.Error(err)
+		}
+		if _, position := consume(t, p, i); position != p.Offsets().End {
+			t.Errorf("isolation %d: came to %d of %d", i, position, p.Offsets().End)
+		}
+	}
+}
+
+// writeBeside writes records that are superseded and such that stay, and transactions of both outcomes. pause waits for a cleaning.
+func writeBeside(t *testing.T, p *Partition, stays *keepers, pause func()) {
+	t.Helper()
 	epochs := map[int64]int16{}
 	for i := range 200 {
 		if i%20 == 19 { // so that the log grows no faster than it is cleaned
-			select {
-			case <-cleaned:
-			case <-failed:
-			}
+			pause()
 		}
 		mustProduce(t, p, spec{keys: []string{"counter"}, value: fmt.Sprint(i)})
 		stays.add(mustProduce(t, p, spec{keys: []string{fmt.Sprint("stays ", i)}}).LastOffset)
@@ -226,16 +244,6 @@ func TestCleaningBesideReaders(t *testing.T) {
 		epochs[pid]++
 		if _, err := p.WriteMarker(MarkerRequest{ProducerID: pid, Epoch: epochs[pid], Commit: commit, TransactionVersion: 2, ExpectEpoch: -1, Now: start}); err != nil {
 			t.Fatal(err)
-		}
-	}
-	close(done)
-	running.Wait()
-	for _, i := range []Isolation{ReadCommitted, ReadUncommitted} {
-		if err := stays.check(t, p, i); err != nil {
-			t.Error(err)
-		}
-		if _, position := consume(t, p, i); position != p.Offsets().End {
-			t.Errorf("isolation %d: came to %d of %d", i, position, p.Offsets().End)
 		}
 	}
 }

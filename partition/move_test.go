@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -170,10 +171,9 @@ func TestCreationBesideAMove(t *testing.T) {
 	disk := vfs.NewMem()
 	var d *Dirs
 	created := make(chan *Partition, 1)
-	during := false
+	var during atomic.Bool
 	fsys := vfs.Inject(disk, func(op vfs.Op) error {
-		if during && op.Kind == vfs.OpRename && strings.Contains(op.Name, futureSuffix) {
-			during = false
+		if op.Kind == vfs.OpRename && strings.Contains(op.Name, futureSuffix) && during.CompareAndSwap(true, false) {
 			if d.Get("t", 0) != nil {
 				t.Error("the replica is still there")
 			}
@@ -190,7 +190,7 @@ func TestCreationBesideAMove(t *testing.T) {
 	d = mustOpenDirs(t, fsys, "/a", "/b")
 	p := d.leadIn(t, 0, "t", 0)
 	fill(t, p)
-	during = true
+	during.Store(true)
 	moved, err := d.Move(t.Context(), p, d.IDs()[1], start)
 	if err != nil {
 		t.Fatal(err)
@@ -204,24 +204,25 @@ func TestCreationBesideAMove(t *testing.T) {
 func TestMoveIsGivenUp(t *testing.T) {
 	disk := vfs.NewMem()
 	ctx, cancel := context.WithCancel(t.Context())
-	var during func()
+	var during atomic.Pointer[func()]
 	fsys := vfs.Inject(disk, func(op vfs.Op) error {
-		if op.Kind == vfs.OpWrite && strings.Contains(op.Name, futureSuffix) && during != nil {
-			do := during
-			during = nil
-			do()
+		if op.Kind == vfs.OpWrite && strings.Contains(op.Name, futureSuffix) {
+			if do := during.Swap(nil); do != nil {
+				(*do)()
+			}
 		}
 		return nil
 	})
 	d := mustOpenDirs(t, fsys, "/a", "/b")
 	p := d.leadIn(t, 0, "t", 0)
 	fill(t, p)
-	during = cancel
+	during.Store((*func())(&cancel))
 	if moved, err := d.Move(ctx, p, d.IDs()[1], start); !errors.Is(err, context.Canceled) || moved != nil {
 		t.Errorf("cancelled: %v", err)
 	}
 	mustProduce(t, p, spec{})
-	during = func() { _ = d.Delete("t", 0) }
+	remove := func() { _ = d.Delete("t", 0) }
+	during.Store(&remove)
 	if moved, err := d.Move(t.Context(), p, d.IDs()[1], start); !errors.Is(err, errGone) || moved != nil {
 		t.Errorf("deleted: %v", err)
 	}

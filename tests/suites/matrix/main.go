@@ -161,10 +161,21 @@ are the steps that pass on Apache Kafka; where fewer pass here, "18 of 20" says 
 	return b.String()
 }
 
+// ran tells whether the part that a step belongs to was run: of such a part, a step without an outcome is missing.
+func (s suite) ran(step string) bool {
+	part, _, parts := strings.Cut(step, "/")
+	for _, other := range s.steps {
+		if !parts || strings.HasPrefix(other, part+"/") {
+			return true
+		}
+	}
+	return false
+}
+
 // count counts the steps under a prefix.
 func (s suite) count(prefix string) (t tally) {
 	for step, outcome := range s.kafka {
-		if outcome == "PASS" && strings.HasPrefix(step, prefix) && s.ours[step] != "" {
+		if outcome == "PASS" && strings.HasPrefix(step, prefix) && s.ran(step) {
 			t.want++
 			if s.ours[step] == "PASS" {
 				t.pass++
@@ -186,7 +197,7 @@ func (s suite) count(prefix string) (t tally) {
 func (s suite) countArea(part, area string) (t tally) {
 	for step, outcome := range s.kafka {
 		rest, ok := strings.CutPrefix(step, part+"/")
-		if ok && outcome == "PASS" && s.ours[step] != "" && areaOf(rest) == area {
+		if ok && outcome == "PASS" && s.ran(step) && areaOf(rest) == area {
 			t.want++
 			if s.ours[step] == "PASS" {
 				t.pass++
@@ -211,6 +222,14 @@ func exceptionTable(all []suite) string {
 			}
 			if len(covered) > 0 {
 				fmt.Fprintf(&b, "| %s | %s | %s |\n", s.name, strings.Join(covered, ", "), e.reason)
+				rows++
+			}
+		}
+	}
+	for _, s := range all {
+		for _, step := range slices.Sorted(maps.Keys(s.kafka)) {
+			if s.kafka[step] == "PASS" && s.ran(step) && s.ours[step] != "PASS" && s.excusedBy(step) == "" {
+				fmt.Fprintf(&b, "| %s | `%s` | not explained yet |\n", s.name, step)
 				rows++
 			}
 		}

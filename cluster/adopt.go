@@ -10,7 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Adoption is topics that come from elsewhere: their data lies in the log directory of this node already.
+// Adoption is topics that come from elsewhere: their data lies in the log directories of this node already.
 type Adoption struct {
 	ClusterID      string // of a cluster that has none yet
 	Topics         []AdoptedTopic
@@ -19,11 +19,16 @@ type Adoption struct {
 
 // AdoptedTopic is one of them. This node gets all its partitions.
 type AdoptedTopic struct {
-	Name         string
-	ID           [16]byte
-	Configs      map[string]string
-	LeaderEpochs []int32  // per partition: the epoch that it begins with here, above all that its data has
-	Directory    [16]byte // that the data lies in
+	Name       string
+	ID         [16]byte
+	Configs    map[string]string
+	Partitions []AdoptedPartition
+}
+
+// AdoptedPartition is a partition of one.
+type AdoptedPartition struct {
+	LeaderEpoch int32    // that it begins with here, above all that its data has
+	Directory   [16]byte // that its data lies in
 }
 
 // Adopt makes topics known with the ids that they have, all or none.
@@ -71,10 +76,10 @@ func (d *decider) adoptTopic(t *AdoptedTopic) ([]record, error) {
 	if err := checkTopicValues(keys, t.Configs); err != nil {
 		return nil, err
 	}
-	partitions := make([]Partition, len(t.LeaderEpochs))
-	for i, epoch := range t.LeaderEpochs {
+	partitions := make([]Partition, len(t.Partitions))
+	for i, p := range t.Partitions {
 		partitions[i] = Partition{
-			Leader: d.nodeID, LeaderEpoch: epoch, Replicas: []int32{d.nodeID}, ISR: []int32{d.nodeID}, Directories: [][16]byte{t.Directory},
+			Leader: d.nodeID, LeaderEpoch: p.LeaderEpoch, Replicas: []int32{d.nodeID}, ISR: []int32{d.nodeID}, Directories: [][16]byte{p.Directory},
 		}
 	}
 	records := []record{topicRecord{t.Name, t.ID, partitions}}

@@ -29,7 +29,7 @@ func TestReadImage(t *testing.T) {
 	}
 	for _, name := range []string{"a", "b"} {
 		adopt(t, c, Adoption{NextProducerID: 7, Topics: []AdoptedTopic{{
-			Name: name, ID: [16]byte{15: name[0]}, Configs: map[string]string{"retention.ms": "-1"}, LeaderEpochs: []int32{3, 5},
+			Name: name, ID: [16]byte{15: name[0]}, Configs: map[string]string{"retention.ms": "-1"}, Partitions: []AdoptedPartition{{LeaderEpoch: 3}, {LeaderEpoch: 5}},
 		}}})
 		if name == "a" {
 			if err := c.voter.raft.Snapshot().Error(); err != nil {
@@ -99,22 +99,23 @@ func TestAdopt(t *testing.T) {
 		}
 		return c
 	}
+	wanted := []AdoptedPartition{{4, [16]byte{7}}, {0, [16]byte{7}}, {9, [16]byte{8}}}
 	c := open()
 	adopt(t, c, Adoption{ClusterID: "theirs", NextProducerID: 2000, Topics: []AdoptedTopic{
-		{Name: "x.y", ID: [16]byte{1}, Configs: map[string]string{"cleanup.policy": "compact"}, LeaderEpochs: []int32{4, 0, 9}, Directory: [16]byte{7}},
+		{Name: "x.y", ID: [16]byte{1}, Configs: map[string]string{"cleanup.policy": "compact"}, Partitions: wanted},
 	}})
 	for name, tt := range map[string]struct {
 		topic AdoptedTopic
 		want  error
 	}{
-		"its name is there":  {AdoptedTopic{Name: "x.y", ID: [16]byte{2}, LeaderEpochs: []int32{0}}, kerr.TopicAlreadyExists},
-		"its id is there":    {AdoptedTopic{Name: "z", ID: [16]byte{1}, LeaderEpochs: []int32{0}}, kerr.TopicAlreadyExists},
-		"a name like it":     {AdoptedTopic{Name: "x_y", ID: [16]byte{2}, LeaderEpochs: []int32{0}}, kerr.InvalidTopicException},
-		"no name of a topic": {AdoptedTopic{Name: "x/y", ID: [16]byte{2}, LeaderEpochs: []int32{0}}, kerr.InvalidTopicException},
+		"its name is there":  {AdoptedTopic{Name: "x.y", ID: [16]byte{2}, Partitions: make([]AdoptedPartition, 1)}, kerr.TopicAlreadyExists},
+		"its id is there":    {AdoptedTopic{Name: "z", ID: [16]byte{1}, Partitions: make([]AdoptedPartition, 1)}, kerr.TopicAlreadyExists},
+		"a name like it":     {AdoptedTopic{Name: "x_y", ID: [16]byte{2}, Partitions: make([]AdoptedPartition, 1)}, kerr.InvalidTopicException},
+		"no name of a topic": {AdoptedTopic{Name: "x/y", ID: [16]byte{2}, Partitions: make([]AdoptedPartition, 1)}, kerr.InvalidTopicException},
 		"a bad config":       {AdoptedTopic{Name: "z", ID: [16]byte{2}, Configs: map[string]string{"retention.ms": "x"}}, kerr.InvalidConfig},
 	} {
 		before := describe(c.Image())
-		good := AdoptedTopic{Name: "good", ID: [16]byte{3}, LeaderEpochs: []int32{0}}
+		good := AdoptedTopic{Name: "good", ID: [16]byte{3}, Partitions: make([]AdoptedPartition, 1)}
 		if err := c.Adopt(context.Background(), Adoption{Topics: []AdoptedTopic{good, tt.topic}}); !errors.Is(err, tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -135,8 +136,8 @@ func TestAdopt(t *testing.T) {
 	if im.ClusterID != "theirs" || topic == nil || topic.ID != [16]byte{1} || len(topic.Partitions) != 3 {
 		t.Fatal(describe(im))
 	}
-	for i, epoch := range []int32{4, 0, 9} {
-		if p := topic.Partitions[i]; p.LeaderEpoch < epoch || p.Leader != 1 || p.Directories[0] != [16]byte{7} {
+	for i, want := range wanted {
+		if p := topic.Partitions[i]; p.LeaderEpoch < want.LeaderEpoch || p.Leader != 1 || p.Directories[0] != want.Directory {
 			t.Errorf("partition %d: %+v", i, p)
 		}
 	}

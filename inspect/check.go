@@ -115,6 +115,7 @@ type checker struct {
 	clean       bool // the directory was left by a clean stop
 	image       *cluster.Image
 	nodeID      int32                       // -1 if it isn't known
+	directoryID [16]byte                    // zero if it isn't known
 	checkpoints map[string]map[string]int64 // by file, by partition
 	total       int64
 	done        atomic.Int64 // bytes
@@ -179,6 +180,8 @@ func (c *checker) sort(entries []fs.DirEntry) (partitions []found) {
 			c.found(Error, name, "no partition, and nothing else that belongs here: a broker doesn't start on it")
 		case suffix == partition.DeleteSuffix:
 			c.found(Note, name, "waits for its deletion")
+		case suffix == partition.FutureSuffix:
+			c.found(Note, name, "left by a move that was interrupted")
 		case suffix != "":
 			c.found(Note, name, "put aside")
 		default:

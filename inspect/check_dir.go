@@ -24,7 +24,7 @@ func (c *checker) checkProperties() {
 	case err != nil:
 		c.found(Error, partition.PropertiesFile, "%v", err)
 	default:
-		c.nodeID = p.NodeID
+		c.nodeID, c.directoryID = p.NodeID, p.DirectoryID
 	}
 }
 
@@ -103,6 +103,12 @@ func (c *checker) readMetadata(entries []fs.DirEntry) {
 	}
 }
 
+// elsewhere tells whether the metadata has this node's replica in another log directory.
+func (c *checker) elsewhere(p *cluster.Partition) bool {
+	dir := p.Directory(c.nodeID)
+	return dir != [16]byte{} && c.directoryID != [16]byte{} && dir != c.directoryID
+}
+
 // checkMissing looks for partitions that should be there, and for checkpoints of partitions that aren't.
 func (c *checker) checkMissing(partitions []found) {
 	there := map[string]bool{}
@@ -127,7 +133,7 @@ func (c *checker) checkMissing(partitions []found) {
 	for t := range c.image.Topics() {
 		for i := range t.Partitions {
 			name := partition.DirName(t.Name, int32(i))
-			if !there[name] && slices.Contains(t.Partitions[i].Replicas, c.nodeID) {
+			if !there[name] && slices.Contains(t.Partitions[i].Replicas, c.nodeID) && !c.elsewhere(&t.Partitions[i]) {
 				missing[name] = max(c.checkpoints[partition.HighWatermarkFile][name], c.checkpoints[partition.RecoveryPointFile][name])
 			}
 		}

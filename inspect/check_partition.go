@@ -169,6 +169,11 @@ func (p *partitionCheck) bases() (bases []int64) {
 
 func (p *partitionCheck) checkTopicID() {
 	id, err := partition.ReadTopicID(p.fsys, p.dir)
+	var t *cluster.Topic
+	if p.image != nil {
+		t = p.image.Topic(p.place.topic)
+	}
+	known := t != nil && int(p.place.index) < len(t.Partitions)
 	empty := true
 	for _, f := range p.files {
 		empty = empty && f[log.ExtLog] == 0
@@ -176,20 +181,21 @@ func (p *partitionCheck) checkTopicID() {
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && empty:
 		p.says(Warning, partition.MetadataFile, "missing, and there are no records: the next start removes the directory")
+	case errors.Is(err, fs.ErrNotExist) && known:
+		p.says(Warning, partition.MetadataFile, "missing: the next start writes it, by the topic's name")
 	case errors.Is(err, fs.ErrNotExist):
 		p.says(Error, partition.MetadataFile, "missing: it isn't known to which topic the records belong")
 	case err != nil:
 		p.says(Error, partition.MetadataFile, "%v", err)
-	case p.image != nil:
-		t := p.image.Topic(p.place.topic)
-		switch {
-		case t == nil:
-			p.says(Warning, "", "the metadata has no such topic: the next start puts it aside")
-		case t.ID != id:
-			p.says(Warning, "", "its topic id is %s, the metadata has another topic of that name: the next start puts it aside", id)
-		case int(p.place.index) >= len(t.Partitions):
-			p.says(Warning, "", "the topic has %d partitions in the metadata: the next start puts it aside", len(t.Partitions))
-		}
+	case p.image == nil:
+	case t == nil:
+		p.says(Warning, "", "the metadata has no such topic: the next start puts it aside")
+	case t.ID != id:
+		p.says(Warning, "", "its topic id is %s, the metadata has another topic of that name: the next start puts it aside", id)
+	case !known:
+		p.says(Warning, "", "the topic has %d partitions in the metadata: the next start puts it aside", len(t.Partitions))
+	case p.elsewhere(&t.Partitions[p.place.index]):
+		p.says(Warning, "", "the metadata has it in another log directory: the next start puts it aside if it is there, too")
 	}
 }
 

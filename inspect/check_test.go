@@ -222,7 +222,8 @@ func TestCheckOfMetadata(t *testing.T) {
 		t.Fatal(err)
 	}
 	err = c.Adopt(context.Background(), cluster.Adoption{ClusterID: "another", Topics: []cluster.AdoptedTopic{
-		{Name: "epochs", ID: id, LeaderEpochs: []int32{3}}, {Name: "gone", ID: [16]byte{1}, LeaderEpochs: []int32{0}},
+		{Name: "epochs", ID: id, Partitions: []cluster.AdoptedPartition{{LeaderEpoch: 3}}},
+		{Name: "gone", ID: [16]byte{1}, Partitions: make([]cluster.AdoptedPartition, 1)},
 	}})
 	if err := errors.Join(err, c.Close()); err != nil {
 		t.Fatal(err)

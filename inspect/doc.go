@@ -3,7 +3,7 @@
 //
 // Dump and Check only read. Check reads everything once: each batch with its records, and everything that can be derived from them
 // (indexes, transaction indexes, producers, leader epochs) is derived anew and compared with the files. It shares no code with what
-// writes those files but for the formats themselves.
+// writes those files, but for the formats themselves and the rules of idempotence.
 //
 // Import changes a log directory in an order that a crash at any point leaves usable; the file of its name has the steps.
 //

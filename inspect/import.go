@@ -170,16 +170,9 @@ func (m *importer) execute(ctx context.Context, resumed bool) error {
 
 // hold claims the node's log directories.
 func (m *importer) hold() (map[string]*partition.Holding, error) {
-	holdings := map[string]*partition.Holding{}
-	for _, dir := range m.dirs {
-		h, err := partition.Hold(m.fsys, dir, m.nodeID)
-		if err != nil {
-			for _, h := range holdings {
-				h.Release()
-			}
-			return nil, fmt.Errorf("%w: %w", ErrImport, err)
-		}
-		holdings[dir] = h
+	holdings, err := partition.Hold(m.fsys, m.dirs, m.journal.ClusterID, m.nodeID)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrImport, err)
 	}
 	return holdings, nil
 }
@@ -261,6 +254,18 @@ func (m *importer) bring(holdings map[string]*partition.Holding) error {
 	return nil
 }
 
+// adopted are the topic's partitions for the metadata. Those that begin empty come into the first log directory.
+func (m *importer) adopted(t *plannedTopic, holdings map[string]*partition.Holding) []cluster.AdoptedPartition {
+	partitions := make([]cluster.AdoptedPartition, len(t.Epochs))
+	for i, epoch := range t.Epochs {
+		partitions[i] = cluster.AdoptedPartition{LeaderEpoch: epoch, Directory: holdings[m.dirs[0]].DirectoryID()}
+	}
+	for _, p := range t.Partitions {
+		partitions[p.Index].Directory = holdings[p.Dir].DirectoryID()
+	}
+	return partitions
+}
+
 // register makes the topics known.
 func (m *importer) register(ctx context.Context, holdings map[string]*partition.Holding) error {
 	c, err := cluster.Open(cluster.Options{
@@ -278,11 +283,7 @@ func (m *importer) register(ctx context.Context, holdings map[string]*partition.
 		if known := c.Image().Topic(t.Name); known != nil && known.ID == id {
 			continue // the import was interrupted behind its commit point
 		}
-		topic := cluster.AdoptedTopic{Name: t.Name, ID: id, Configs: t.Configs, LeaderEpochs: t.Epochs}
-		if len(t.Partitions) > 0 {
-			topic.Directory = holdings[t.Partitions[0].Dir].DirectoryID()
-		}
-		a.Topics = append(a.Topics, topic)
+		a.Topics = append(a.Topics, cluster.AdoptedTopic{Name: t.Name, ID: id, Configs: t.Configs, Partitions: m.adopted(&t, holdings)})
 	}
 	return errors.Join(c.Adopt(ctx, a), c.Close())
 }

@@ -46,6 +46,9 @@ func (m *importer) plan() error {
 	}
 	byTopic := map[string][]arrival{}
 	m.journal.Copy, m.journal.Clean = m.o.Copy, true
+	if image != nil {
+		m.journal.ClusterID = image.ClusterID
+	}
 	for _, s := range sources {
 		release, err := m.openSource(s)
 		if err != nil {
@@ -168,14 +171,27 @@ func (m *importer) openSource(s *source) (release func(), err error) {
 		release()
 		return nil, fmt.Errorf("%w: Kafka's metadata: %w", ErrImport, err)
 	}
-	if p, err := partition.ReadProperties(m.fsys, s.dir); err == nil && m.journal.ClusterID == "" && slices.Contains(m.dirs, s.dir) {
-		m.journal.ClusterID = p.ClusterID
-		if p.NodeID != m.nodeID {
-			release()
-			return nil, refuse("%s is of node %d, the settings say node.id=%d", s.dir, p.NodeID, m.nodeID)
-		}
+	if err := m.checkOwner(s.dir); err != nil {
+		release()
+		return nil, err
 	}
 	return release, nil
+}
+
+// checkOwner looks whether a directory can be used by this node where it is, if it is one of its log directories. A node that belongs to no cluster
+// gets into that of the directory.
+func (m *importer) checkOwner(dir string) error {
+	p, err := partition.ReadProperties(m.fsys, dir)
+	switch {
+	case err != nil || !slices.Contains(m.dirs, dir): // the claim of the directory tells
+	case p.NodeID != m.nodeID:
+		return refuse("%s is of node %d, the settings say node.id=%d", dir, p.NodeID, m.nodeID)
+	case m.journal.ClusterID == "":
+		m.journal.ClusterID = p.ClusterID
+	case m.journal.ClusterID != p.ClusterID:
+		return refuse("%s is of cluster %s, the node of cluster %s: import it from a directory that isn't in log.dirs", dir, p.ClusterID, m.journal.ClusterID)
+	}
+	return nil
 }
 
 // read reads a partition whole. One that is damaged is not imported.

@@ -229,6 +229,54 @@ func TestImportInPlace(t *testing.T) {
 	}
 }
 
+// TestImportIntoSeveralDirectories: what lies in one of the node's directories stays there, all else comes into the first. The metadata has each
+// partition where it is.
+func TestImportIntoSeveralDirectories(t *testing.T) {
+	m := newImporting(t, "epochs")
+	m.o.Config = nodeConfig(t, "log.dirs=/data,/more")
+	copyToMem(t, filepath.Join(goldenDir, "txn", "data"), m.mem, "/more")
+	if err := errors.Join(m.mem.MkdirAll("/data", 0o755), m.mem.Rename("/more/txn-0", "/kafka/epochs/txn-0")); err != nil {
+		t.Fatal(err)
+	}
+	m.o.Sources = append(m.o.Sources, "/more")
+	if done := m.mustRun(); done.Partitions != 4 {
+		t.Errorf("%+v", done)
+	}
+	checkSays := func(dir string, want ...string) {
+		t.Helper()
+		r, err := Check(m.mem, dir, CheckOptions{MetadataDir: m.o.MetadataDir})
+		var got []string
+		for _, f := range r.Findings {
+			if f.Severity > Note {
+				got = append(got, f.String())
+			}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v", dir, got, err)
+		}
+	}
+	checkSays("/data")
+	checkSays("/more")
+	image, _ := cluster.ReadImage(m.o.MetadataDir)
+	for name, dir := range map[string]string{"epochs-0": "/data", "epochs-1": "/data", "txn-0": "/data", "txn-1": "/more"} {
+		if there, _ := exists(m.mem, dir+"/"+name); !there {
+			t.Errorf("%s is not in %s", name, dir)
+		}
+		properties, err := partition.ReadProperties(m.mem, dir)
+		topic, number, _ := strings.Cut(name, "-")
+		got := image.Topic(topic).Partitions[number[0]-'0'].Directory(1)
+		if err != nil || got != properties.DirectoryID {
+			t.Errorf("the metadata has %s in %x, %s is %x, %v", name, got, dir, properties.DirectoryID, err)
+		}
+	}
+	if err := errors.Join(m.mem.Rename("/data/epochs-0", "/more/epochs-0"), m.mem.Remove("/more/txn-1/partition.metadata")); err != nil {
+		t.Fatal(err)
+	}
+	checkSays("/data", "error epochs-0: missing: it had the offsets up to 15")
+	checkSays("/more", "warning epochs-0: the metadata has it in another log directory: the next start puts it aside if it is there, too",
+		"warning txn-1/partition.metadata: missing: the next start writes it, by the topic's name")
+}
+
 // TestKafkasMetadataIsTakenOver: with it come the number of partitions, the settings, the leader epochs and the producer ids that are given out. What
 // isn't taken over is told.
 func TestKafkasMetadataIsTakenOver(t *testing.T) {
@@ -310,6 +358,11 @@ func TestImportRefuses(t *testing.T) {
 			copyToMem(m.t, filepath.Join(goldenDir, "epochs", "data"), m.mem, "/data")
 			m.o.Sources, m.o.Config = []string{"/data"}, nodeConfig(m.t, "node.id=7")
 		}, "is of node 1, the settings say node.id=7"},
+		"the clusters of two directories": {nil, func(m *importing) {
+			copyToMem(m.t, filepath.Join(goldenDir, "epochs", "data"), m.mem, "/data")
+			copyToMem(m.t, filepath.Join(goldenDir, "txn", "data"), m.mem, "/more")
+			m.o.Sources, m.o.Config = []string{"/data", "/more"}, nodeConfig(m.t, "log.dirs=/data,/more")
+		}, "/more is of cluster"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := newImporting(t, tt.sets...)

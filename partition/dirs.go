@@ -73,9 +73,15 @@ func OpenDirs(o Options, paths []string, now time.Time) (*Dirs, error) {
 	for _, path := range paths {
 		d.dirs = append(d.dirs, &directory{path: path})
 	}
-	if len(paths) > 1 {
-		if err := d.agree(o); err != nil {
+	if len(paths) > 1 || o.ClusterID != "" {
+		failed, err := agree(o.FS, paths, o.ClusterID, o.NodeID)
+		if err != nil {
 			return nil, err
+		}
+		for _, dir := range d.dirs {
+			if err := failed[dir.path]; err != nil {
+				dir.fail(err)
+			}
 		}
 	}
 	var opening sync.WaitGroup
@@ -97,21 +103,22 @@ func OpenDirs(o Options, paths []string, now time.Time) (*Dirs, error) {
 	return d, nil
 }
 
-// agree has all directories belong to one cluster: new ones to that of the others.
-func (d *Dirs) agree(o Options) error {
-	cluster := ""
-	var fresh []*directory
-	for _, dir := range d.dirs {
-		p, err := ReadProperties(o.FS, dir.path)
+// agree has all log directories belong to one cluster: new ones to that of the others, or to the one that is given. Directories that could not be used
+// are failed.
+func agree(fsys vfs.FS, paths []string, cluster string, nodeID int32) (failed map[string]error, err error) {
+	failed = map[string]error{}
+	var fresh []string
+	for _, path := range paths {
+		p, err := ReadProperties(fsys, path)
 		switch {
 		case isNotExist(err):
-			fresh = append(fresh, dir)
+			fresh = append(fresh, path)
 		case err != nil && isStorageError(err):
-			dir.fail(err)
+			failed[path] = err
 		case err != nil:
-			return fmt.Errorf("%s: %w", dir.path, err)
+			return nil, fmt.Errorf("%s: %w", path, err)
 		case cluster != "" && cluster != p.ClusterID:
-			return fmt.Errorf("%s: cluster.id is %s, that of the directories before it %s: %w", dir.path, p.ClusterID, cluster, errProperties)
+			return nil, fmt.Errorf("%s: cluster.id is %s, all else is of cluster %s: %w", path, p.ClusterID, cluster, errProperties)
 		default:
 			cluster = p.ClusterID
 		}
@@ -119,17 +126,17 @@ func (d *Dirs) agree(o Options) error {
 	if cluster == "" {
 		cluster = protocol.NewUUID().String()
 	}
-	for _, dir := range fresh {
-		p := properties{ClusterID: cluster, NodeID: o.NodeID, DirectoryID: protocol.NewUUID()}
-		err := makeDir(o.FS, dir.path)
+	for _, path := range fresh {
+		p := properties{ClusterID: cluster, NodeID: nodeID, DirectoryID: protocol.NewUUID()}
+		err := makeDir(fsys, path)
 		if err == nil {
-			err = vfs.WriteFileAtomic(o.FS, filepath.Join(dir.path, metaPropertiesFile), p.format())
+			err = vfs.WriteFileAtomic(fsys, filepath.Join(path, metaPropertiesFile), p.format())
 		}
 		if err != nil {
-			dir.fail(err)
+			failed[path] = err
 		}
 	}
-	return nil
+	return failed, nil
 }
 
 func (d *Dirs) openOne(dir *directory, o Options, first bool, now time.Time) {

@@ -40,6 +40,8 @@ type Options struct {
 	Config      *config.Broker
 	// TopicConfig gives a topic's settings when its partitions are loaded; nil is the broker's.
 	TopicConfig func(topic string) *config.Topic
+	// ClusterID is that of the cluster, if it is known already; OpenDirs only. "" is that of the directories.
+	ClusterID string
 	// DirectoryFailed is told when a log directory has failed while another can be used; OpenDirs only.
 	DirectoryFailed func()
 	Logger          *slog.Logger          // nil logs nothing

@@ -15,13 +15,30 @@ type Holding struct {
 	dir   string
 }
 
-// Hold claims a log directory as a broker does: it makes it if there is none. Release it.
-func Hold(fsys vfs.FS, dir string, nodeID int32) (*Holding, error) {
-	c, err := claimDir(fsys, dir, nodeID)
+// Hold claims the log directories of a node as a broker does: it makes those that aren't there. cluster is the cluster's id, "" that of the directories.
+// Release what it gives.
+func Hold(fsys vfs.FS, dirs []string, cluster string, nodeID int32) (map[string]*Holding, error) {
+	failed, err := agree(fsys, dirs, cluster, nodeID)
+	for _, reason := range failed {
+		err = errors.Join(err, reason)
+	}
+	holdings := map[string]*Holding{}
+	for _, dir := range dirs {
+		if err != nil {
+			break
+		}
+		var c *claim
+		if c, err = claimDir(fsys, dir, nodeID); err == nil {
+			holdings[dir] = &Holding{c, fsys, dir}
+		}
+	}
 	if err != nil {
+		for _, h := range holdings {
+			err = errors.Join(err, h.Release())
+		}
 		return nil, err
 	}
-	return &Holding{c, fsys, dir}, nil
+	return holdings, nil
 }
 
 // Release gives the directory back.

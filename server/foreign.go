@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"path/filepath"
+	"slices"
 
 	"oncelog/cluster"
 	"oncelog/config"
@@ -56,4 +58,35 @@ func (s *Server) refuseForeign(context.Context) error {
 		}
 	}
 	return nil
+}
+
+// knownCluster is the cluster that the metadata is of. It is asked for only if a log directory has no meta.properties, which are made anew then, and is
+// "" otherwise.
+func (s *Server) knownCluster() (string, error) {
+	if s.stores != nil {
+		return "", nil
+	}
+	has, err := cluster.HasMetadata(s.raftDir())
+	if err != nil || !has {
+		return "", err
+	}
+	lost := false
+	for _, dir := range s.static.LogDirs() {
+		entries, err := s.fs.ReadDir(dir)
+		if err != nil || slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return e.Name() == partition.PropertiesFile }) {
+			continue // whoever opens it tells
+		}
+		lost = true
+		if len(entries) > 0 {
+			s.loggers.of(logReplicas).Warn("meta.properties is missing, it is made anew from the metadata", slog.String("dir", dir))
+		}
+	}
+	if !lost {
+		return "", nil
+	}
+	image, err := cluster.ReadImage(s.raftDir())
+	if err != nil {
+		return "", err
+	}
+	return image.ClusterID, nil
 }

@@ -81,10 +81,15 @@ func (s *Server) Stop(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *Server) openReplicas(context.Context) (err error) {
+func (s *Server) openReplicas(context.Context) error {
+	known, err := s.knownCluster()
+	if err != nil {
+		return err
+	}
 	s.replicas, err = partition.OpenDirs(partition.Options{
 		FS:          s.fs,
 		NodeID:      s.nodeID,
+		ClusterID:   known,
 		RaftDir:     s.raftDirName(),
 		BrokerEpoch: s.brokerEpoch.Load,
 		Config:      s.static,

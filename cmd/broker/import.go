@@ -15,9 +15,10 @@ import (
 )
 
 const importHelp = `broker import [flags] DIR... takes over partitions that Apache Kafka wrote, or that were put aside (-stray), while the broker is stopped. DIR is a
-log directory of Kafka's, or the directory of one partition; it may be the log directory of this broker itself. The topics keep their names,
-ids, offsets, transactions and producers; with Kafka's metadata beside them also their settings. Everything is read and checked
-first, and what is damaged isn't imported. An import that is interrupted is finished by the next one.
+log directory of Kafka's, or the directory of one partition; it may be a log directory of this broker itself, where all stays in its place; what comes from elsewhere
+goes into the first of log.dirs. The topics keep their names, ids, offsets, transactions and producers; with Kafka's metadata beside them also
+their settings. Everything is read and checked first, and what is damaged isn't imported. An import that is interrupted is finished by the
+next one.
 
     --config FILE        the broker's settings, as for serve; the environment counts, too
     --set key=value      one setting of the broker; repeatable

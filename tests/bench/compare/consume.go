@@ -23,7 +23,7 @@ type consumeLoad struct {
 const consumeSize = 1 << 10
 
 func (l consumeLoad) run(ctx context.Context, b *bed) (result, error) {
-	topic, err := b.createTopic(ctx, l.partitions, "file.delete.delay.ms", "1000")
+	topic, err := b.createTopic(ctx, l.partitions)
 	if err != nil {
 		return result{}, err
 	}

@@ -25,7 +25,7 @@ func (l javaLoad) run(ctx context.Context, b *bed) (result, error) {
 	if b.tool == "" {
 		return result{}, errNoTool
 	}
-	topic, err := b.createTopic(ctx, 12, "file.delete.delay.ms", "1000")
+	topic, err := b.createTopic(ctx, 12)
 	if err != nil {
 		return result{}, err
 	}

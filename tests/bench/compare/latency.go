@@ -17,7 +17,7 @@ type latencyLoad struct {
 }
 
 func (l latencyLoad) run(ctx context.Context, b *bed) (result, error) {
-	topic, err := b.createTopic(ctx, 1, "file.delete.delay.ms", "1000")
+	topic, err := b.createTopic(ctx, 1)
 	if err != nil {
 		return result{}, err
 	}

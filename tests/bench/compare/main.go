@@ -71,8 +71,10 @@ func (o options) run(ctx context.Context) (err error) {
 	if r.contenders, err = o.contenders(ctx, r.dir); err != nil {
 		return err
 	}
+	before := loadAverage()
 	all, err := r.run(ctx, loads)
 	report := newReport(all)
+	report.Busy = before + " to " + loadAverage()
 	fmt.Print(report.text())
 	if o.out != "" {
 		err = errors.Join(err, report.write(o.out))

@@ -37,7 +37,7 @@ func (r *report) markdown(chart string) string {
 	for _, o := range r.Outcomes {
 		rounds = max(rounds, len(o.Rounds))
 	}
-	fmt.Fprintf(&b, "Measured %s on %s; %d pairs of runs.\n\n", r.Date, r.Machine, rounds)
+	fmt.Fprintf(&b, "Measured %s on %s; up to %d pairs of runs; load average %s.\n\n", r.Date, r.Machine, rounds, r.Busy)
 	fmt.Fprintf(&b, "![Ratios, Oncelog to Kafka](%s)\n\n", chart)
 	b.WriteString("| " + strings.Join(heads, " | ") + " |\n|" + strings.Repeat("---|", len(heads)) + "\n")
 	last := ""

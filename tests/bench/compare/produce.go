@@ -49,7 +49,7 @@ func values(size int) [][]byte {
 }
 
 func (l produceLoad) run(ctx context.Context, b *bed) (result, error) {
-	topic, err := b.createTopic(ctx, l.partitions, "file.delete.delay.ms", "1000", "max.message.bytes", "4000000")
+	topic, err := b.createTopic(ctx, l.partitions, "max.message.bytes", "4000000")
 	if err != nil {
 		return result{}, err
 	}
@@ -100,7 +100,7 @@ func produceLoads() (loads []load) {
 		}
 		about := fmt.Sprintf("%d B records, %d partitions, %d connections, linger %v", l.size, l.partitions, max(l.connections, 1), l.linger)
 		var bound *limit
-		if l.size == 1<<10 && name == "1KiB" {
+		if l.codec == base.codec { // the same number of bytes goes to the disk
 			bound = &limit{mode: "receive", bytes: l.bytes}
 		}
 		loads = append(loads, load{name: "produce/" + name, about: about, run: l.run, limit: bound, goals: goals})

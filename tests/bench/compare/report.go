@@ -19,6 +19,7 @@ import (
 type report struct {
 	Date     string
 	Machine  string
+	Busy     string // load averages, before and after: how much else the machine had to do
 	Outcomes []outcome
 	rows     []row
 }
@@ -40,6 +41,16 @@ func newReport(all []outcome) *report {
 		}
 	}
 	return r
+}
+
+// loadAverage is that of the last 15 minutes, which a comparison itself raises to about 2.
+func loadAverage() string {
+	text, _ := os.ReadFile("/proc/loadavg")
+	fields := strings.Fields(string(text))
+	if len(fields) < 3 {
+		return "unknown"
+	}
+	return fields[2]
 }
 
 func machine() string {

@@ -30,6 +30,9 @@ type outcome struct {
 	goals       []goal
 }
 
+// cleanSoon has what a load leaves behind removed right after it, and not in the midst of a later one.
+const cleanSoon = "log.segment.delete.delay.ms=500"
+
 // warmups are rounds that are not counted: a virtual machine compiles what it runs often.
 const warmups = 1
 
@@ -76,7 +79,7 @@ func (r *runner) together(ctx context.Context, loads []load) (all []outcome, err
 		if err != nil {
 			return nil, err
 		}
-		b, err := c.start(ctx, dir, loads[0].settings)
+		b, err := c.start(ctx, dir, append([]string{cleanSoon}, loads[0].settings...))
 		if err != nil {
 			return nil, err
 		}

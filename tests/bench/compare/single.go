@@ -17,7 +17,7 @@ type singleLoad struct {
 }
 
 func (l singleLoad) run(ctx context.Context, b *bed) (result, error) {
-	topic, err := b.createTopic(ctx, l.partitions, "file.delete.delay.ms", "1000")
+	topic, err := b.createTopic(ctx, l.partitions)
 	if err != nil {
 		return result{}, err
 	}

@@ -20,7 +20,7 @@ type txnLoad struct {
 }
 
 func (l txnLoad) run(ctx context.Context, b *bed) (result, error) {
-	topic, err := b.createTopic(ctx, l.partitions, "file.delete.delay.ms", "1000")
+	topic, err := b.createTopic(ctx, l.partitions)
 	if err != nil {
 		return result{}, err
 	}
@@ -91,11 +91,11 @@ type pipeLoad struct {
 }
 
 func (l pipeLoad) run(ctx context.Context, b *bed) (result, error) {
-	in, err := b.createTopic(ctx, 1, "file.delete.delay.ms", "1000")
+	in, err := b.createTopic(ctx, 1)
 	if err != nil {
 		return result{}, err
 	}
-	out, err := b.createTopic(ctx, 1, "file.delete.delay.ms", "1000")
+	out, err := b.createTopic(ctx, 1)
 	if err != nil {
 		return result{}, err
 	}

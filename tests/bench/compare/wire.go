@@ -3,8 +3,12 @@ package main
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -166,7 +170,7 @@ func (b *bed) awaitTopic(ctx context.Context, w *wire, name string, partitions i
 	}
 }
 
-// deleteTopic removes a topic, so that the next load finds an empty disk.
+// deleteTopic removes a topic and waits until its folders are gone, so that the next load finds an empty disk and a broker with nothing left to do.
 func (b *bed) deleteTopic(ctx context.Context, name string) error {
 	w, err := dial(ctx, b.address)
 	if err != nil {
@@ -179,7 +183,35 @@ func (b *bed) deleteTopic(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return kerr.ErrorForCode(resp.(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode)
+	if err := kerr.ErrorForCode(resp.(*kmsg.DeleteTopicsResponse).Topics[0].ErrorCode); err != nil {
+		return err
+	}
+	return b.awaitRemoval(ctx, name)
+}
+
+// awaitRemoval waits until no folder of the broker begins with the topic's name: deleted ones are renamed first.
+func (b *bed) awaitRemoval(ctx context.Context, name string) error {
+	ctx, cancel := context.WithTimeout(ctx, answerPatience)
+	defer cancel()
+	for {
+		found := false
+		err := filepath.WalkDir(b.broker.dir, func(_ string, d fs.DirEntry, err error) error {
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // removed meanwhile
+			}
+			if err == nil && d.IsDir() && strings.HasPrefix(d.Name(), name) {
+				found = true
+				return fs.SkipAll
+			}
+			return err
+		})
+		if err != nil || !found {
+			return err
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("folders of %s are not removed: %w", name, err)
+		}
+	}
 }
 
 // produceFrame is a Produce request of one batch of records of the same value.

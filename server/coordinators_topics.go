@@ -82,6 +82,9 @@ func (s *Server) ensureInternalTopic(ctx context.Context, topic string) (*cluste
 	req.TimeoutMillis = int32(coordinatorWait.Milliseconds())
 	resp := s.ctrl.CreateTopics(ctx, req)
 	for _, row := range resp.Topics {
+		if row.ErrorCode == kerr.RequestTimedOut.Code && ctx.Err() != nil {
+			return nil, ctx.Err() // nothing is wrong with the topic: who asked for it has gone, or has waited long enough
+		}
 		err := kerr.ErrorForCode(row.ErrorCode)
 		if err == nil || errors.Is(err, kerr.TopicAlreadyExists) {
 			continue

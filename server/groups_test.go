@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -348,6 +349,22 @@ func TestGroupsWithoutACoordinator(t *testing.T) {
 	}
 	if r := do[*kmsg.DescribeGroupsResponse](c, &kmsg.DescribeGroupsRequest{Version: 6, Groups: []string{"g"}}); r.Groups[0].ErrorCode != 16 {
 		t.Errorf("describe: %+v", r)
+	}
+}
+
+// A client that leaves while the topic of its coordinator is made is no reason for a warning, and the next one gets the topic.
+func TestLeavingWhileAnInternalTopicIsMade(t *testing.T) {
+	s, lines := startLogged(t)
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	if _, err := s.ensureInternalTopic(gone, offsetsTopic); err != nil && !errors.Is(err, context.Canceled) {
+		t.Fatalf("got %v, want that the client has gone", err)
+	}
+	if warnings := lines.take("WARN"); len(warnings) > 0 {
+		t.Errorf("logged %s", warnings)
+	}
+	if _, err := s.ensureInternalTopic(t.Context(), offsetsTopic); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -68,7 +68,7 @@ for p in "${PARTS[@]}"; do
   export FLAGS="-Q -E" LIMIT=240; prefix=quick skip='^$' again=()
   case $p in full) FLAGS= LIMIT=600 prefix=full;; brief) skip="^($slow) ";; esac
   while read -r state t; do
-    if [ "$state" = FAIL ] && [ "${JOBS:-2}" -gt 1 ]; then again+=("$t"); else record "$state" "$prefix/$t"; fi
+    if [ "$state" = FAIL ] && [ "${JOBS:-2}" -gt 1 ] && ! excused "$prefix/$t"; then again+=("$t"); else record "$state" "$prefix/$t"; fi
   done < <(table | grep -E "${ONLY:-.}" | grep -vE "$skip" | awk '{ k = $1 " " $2; if (!(k in tests)) order[++n] = k; tests[k] = tests[k] " " $3 } END { for (i = 1; i <= n; i++) print order[i] tests[order[i]] }' |
     xargs -P "${JOBS:-2}" -L1 bash -c 'number "$@"' number)
   for t in ${again[@]+"${again[@]}"}; do

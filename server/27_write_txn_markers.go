@@ -52,9 +52,9 @@ type markerWrite struct {
 }
 
 // writeMarkers appends all markers of a request. It answers at once if all of them are committed by then; else the answer
-// is what wait gives, or nil when its context ends. It is the local half of the marker sender too.
-func (s *Server) writeMarkers(req *kmsg.WriteTxnMarkersRequest) (resp *kmsg.WriteTxnMarkersResponse, wait func(context.Context) *kmsg.WriteTxnMarkersResponse) {
-	resp = req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
+// is what the function gives, or nil when its context ends. It is the local half of the marker sender too.
+func (s *Server) writeMarkers(req *kmsg.WriteTxnMarkersRequest) (*kmsg.WriteTxnMarkersResponse, func(context.Context) *kmsg.WriteTxnMarkersResponse) {
+	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
 	now := time.Now()
 	var open []markerWrite
 	for i := range req.Markers {

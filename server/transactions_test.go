@@ -358,6 +358,40 @@ func TestTransactionTimesOut(t *testing.T) {
 	}
 }
 
+// Markers that wait for the disk are answered, and written once.
+func TestMarkersWaitForTheDisk(t *testing.T) {
+	s, c := startTxns(t, "log.flush.interval.messages=1")
+	p := c.mustInit("a")
+	for sequence := range int32(5) {
+		for partition := range int32(3) {
+			c.write(12, "a", p, partition, 0)
+		}
+		code, next := c.end(5, "a", p, sequence%2 == 0)
+		if code != 0 {
+			t.Fatal(code)
+		}
+		p = next
+	}
+	waitFor(t, "the completion", func() bool { return strings.Contains(c.describe("a"), "CompleteCommit") })
+	for partition := range int32(3) {
+		if end := s.replicas.Get("t", partition).Offsets().End; end != 10 {
+			t.Errorf("partition %d ends at %d, want 5 records and 5 markers", partition, end)
+		}
+	}
+	req := kmsg.NewPtrWriteTxnMarkersRequest()
+	req.Version = 1
+	req.Markers = []kmsg.WriteTxnMarkersRequestMarker{{ProducerID: p.ID, ProducerEpoch: p.Epoch, Topics: []kmsg.WriteTxnMarkersRequestMarkerTopic{
+		{Topic: "t", Partitions: []int32{0, 1}}, {Topic: "__consumer_offsets", Partitions: []int32{0}},
+	}}}
+	for _, topic := range do[*kmsg.WriteTxnMarkersResponse](c.client, req).Markers[0].Topics {
+		for _, p := range topic.Partitions {
+			if p.ErrorCode != 0 {
+				t.Errorf("%s-%d: %d", topic.Topic, p.Partition, p.ErrorCode)
+			}
+		}
+	}
+}
+
 // TestWriteTxnMarkersCodes: per partition, one row per producer, coordinated partitions through their coordinators.
 func TestWriteTxnMarkersCodes(t *testing.T) {
 	s, c := startTxns(t)

@@ -32,7 +32,7 @@ var build = sync.OnceValues(func() (string, error) {
 	}
 	builtIn = dir
 	name := filepath.Join(dir, "broker")
-	out, err := exec.Command("go", "build", raceFlag, "-o", name, "oncelog/cmd/broker").CombinedOutput()
+	out, err := exec.Command("go", "build", fmt.Sprintf("-race=%t", Race), "-o", name, "oncelog/cmd/broker").CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("build the broker: %w\n%s", err, out)
 	}

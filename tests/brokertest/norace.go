@@ -2,4 +2,5 @@
 
 package brokertest
 
-const raceFlag = "-race=false"
+// Race tells whether test and broker are built with the race detector: everything takes many times as long then.
+const Race = false

@@ -2,5 +2,5 @@
 
 package brokertest
 
-// The broker is built with the race detector when the test is.
-const raceFlag = "-race=true"
+// Race tells whether test and broker are built with the race detector: everything takes many times as long then.
+const Race = true

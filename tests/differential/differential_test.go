@@ -45,7 +45,9 @@ func TestScripts(t *testing.T) {
 			}
 			r := newRunner(t, s, p, &seen)
 			r.run()
-			r.judge()
+			if !brokertest.Race { // many answers are due within milliseconds
+				r.judge()
+			}
 			r.seen.done()
 		})
 	}
@@ -57,8 +59,8 @@ func TestEverythingIsCovered(t *testing.T) {
 	files, _ := os.ReadDir("testdata")
 	seen.mu.Lock()
 	defer seen.mu.Unlock()
-	if seen.scripts < len(files) {
-		t.Skipf("%d scripts of %d have run", seen.scripts, len(files))
+	if seen.scripts < len(files) || brokertest.Race {
+		t.Skipf("%d scripts of %d have run and were judged", seen.scripts, len(files))
 	}
 	for _, k := range seen.listed {
 		first := k.MinVersion

@@ -18,13 +18,17 @@ var expectedFailures = []error{
 // again parks what could not be written until its next try. cause is nil if the partitions have no leader.
 func (s *Sender) again(p parcel, partitions Partitions, cause error) {
 	p = p.of(partitions)
-	p.delay = min(max(2*p.delay, retryMin), retryMax)
+	tried := p.delay
+	p.delay = min(max(2*tried, retryMin), retryMax)
 	var kafka *kerr.Error
 	if errors.As(cause, &kafka) && !slices.ContainsFunc(expectedFailures, func(e error) bool { return errors.Is(kafka, e) }) {
 		p.delay = retryMax
-		s.logger.Error("transaction marker can't be written, it will be tried again",
-			slog.String("transactionalId", p.markers.TransactionalID), slog.Int64("producerId", p.markers.Producer.ID),
-			slog.String("topic", partitions[0].Name), slog.Any("error", cause))
+		if tried < retryMax { // once is enough
+			s.logger.Error("transaction marker is refused, it will be tried again",
+				slog.String("transactionalId", p.markers.TransactionalID), slog.Int64("producerId", p.markers.Producer.ID),
+				slog.Int("producerEpoch", int(p.markers.Producer.Epoch)), slog.Int("coordinatorEpoch", int(p.markers.CoordinatorEpoch)),
+				slog.String("topic", partitions[0].Name), slog.Int("partition", int(partitions[0].Partitions[0])), slog.Any("error", cause))
+		}
 	}
 	p.due = time.Now().Add(p.delay)
 	s.mu.Lock()

@@ -306,10 +306,6 @@ func (s *Sender) sort(p parcel, codes results, err error) {
 			case code == 0 || code == kerr.UnsupportedForMessageFormat.Code || code == kerr.UnsupportedVersion.Code:
 				done = done.with(t.Name, partition)
 				continue
-			case code == kerr.InvalidProducerEpoch.Code || code == kerr.TransactionCoordinatorFenced.Code:
-				s.o.Metrics.failed()
-				s.giveUp(p, t.Name, partition, failure)
-				return
 			}
 			s.o.Metrics.failed()
 			retry, cause = retry.with(t.Name, partition), failure
@@ -321,16 +317,6 @@ func (s *Sender) sort(p parcel, codes results, err error) {
 	if len(retry) > 0 {
 		s.again(p, retry, cause)
 	}
-}
-
-// giveUp leaves a transaction as it is: a partition has seen a later epoch of its producer, or of its coordinator, which
-// owns it now.
-func (s *Sender) giveUp(p parcel, topic string, partition int32, err error) {
-	s.o.Metrics.pending(-p.partitions.Len())
-	s.logger.Error("transaction marker refused, its transaction belongs to somebody else",
-		slog.String("transactionalId", p.markers.TransactionalID), slog.Int64("producerId", p.markers.Producer.ID),
-		slog.Int("producerEpoch", int(p.markers.Producer.Epoch)), slog.Int("coordinatorEpoch", int(p.markers.CoordinatorEpoch)),
-		slog.String("topic", topic), slog.Int("partition", int(partition)), slog.Any("error", err))
 }
 
 // done tells the machine that partitions have their marker, or are no more.

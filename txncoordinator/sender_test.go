@@ -295,24 +295,22 @@ func TestMarkerIsRetried(t *testing.T) {
 	}
 }
 
-// TestMarkerIsGivenUp: partitions that can't take it, and those that know better.
-func TestMarkerIsGivenUp(t *testing.T) {
+// TestRefusedMarkerStaysOwed: a partition that knows a later epoch, of the producer or of the coordinator, holds up its own marker alone. Only one
+// that can't take markers at all is owed none.
+func TestRefusedMarkerStaysOwed(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *sending) {
 		s.lead(1, "t-0", "t-1")
 		s.fail(kerr.UnsupportedForMessageFormat, "t-0")
 		s.commit("a", "t-0", "t-1")
 		s.expect("a", "CompleteCommit []", "t-1@1")
-		s.fail(kerr.TransactionCoordinatorFenced, "t-0")
-		s.commit("b", "t-0", "t-1")
-		<-time.After(time.Hour)
-		s.expect("b", "PrepareCommit [t-0 t-1]", "t-1@1")
-		s.fail(kerr.InvalidProducerEpoch, "t-0")
-		s.commit("c", "t-0")
-		tries := s.tries
-		<-time.After(time.Hour)
-		s.expect("c", "PrepareCommit [t-0]", "")
-		if s.tries != tries {
-			t.Errorf("%d more tries", s.tries-tries)
+		for id, err := range map[string]*kerr.Error{"b": kerr.TransactionCoordinatorFenced, "c": kerr.InvalidProducerEpoch} {
+			s.fail(err, "t-0")
+			s.commit(id, "t-0", "t-1")
+			<-time.After(time.Hour)
+			s.expect(id, "PrepareCommit [t-0]", "t-1@1")
+			s.fail(nil, "t-0")
+			<-time.After(retryMax)
+			s.expect(id, "CompleteCommit []", "t-0@1")
 		}
 	})
 }

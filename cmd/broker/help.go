@@ -2,7 +2,7 @@ package main
 
 const help = `Oncelog is a message broker that Kafka clients use as if it were Apache Kafka, with exactly-once transactions.
 
-    broker [serve] [flags]      run the broker until SIGINT or SIGTERM; a second signal ends it at once
+    broker [serve] [flags]      run the broker until SIGINT or SIGTERM; one more, a second later, ends it at once
     broker health [URL]         ask a running broker whether it is ready; exit code 0 means yes
                                 (default http://127.0.0.1:9644/readyz)
     broker import DIR...        take over partitions that Apache Kafka wrote, with the broker stopped; broker import --help
@@ -27,7 +27,7 @@ foo.bar=x (two underscores for one, three for a dash). Without --config the file
 and these matter most:
     listeners                   where Kafka clients connect; port 0 takes a free one, the ready line says which
     advertised.listeners        where clients are told to connect, if that is another address (containers, NAT)
-    log.dirs                    the one folder for all data; it is made and formatted by itself
+    log.dirs                    the folder for all data, or several; they are made and formatted by themselves
     http.listener               where /metrics, /healthz and /readyz are (default 127.0.0.1:9644, empty for nowhere)
     auto.create.topics.enable   whether a topic that a client asks for is created (default true)
     num.partitions              partitions of such topics (default 1)

@@ -34,7 +34,9 @@ const (
 
 func failElectLeaders(req *kmsg.ElectLeadersRequest, err error) *kmsg.ElectLeadersResponse {
 	resp := req.ResponseKind().(*kmsg.ElectLeadersResponse)
-	resp.ErrorCode, _ = codeAndText(err)
+	if req.Topics == nil || len(req.Topics) > 0 {
+		resp.ErrorCode, _ = codeAndText(err)
+	}
 	for _, t := range req.Topics {
 		rt := kmsg.NewElectLeadersResponseTopic()
 		rt.Topic = t.Topic
@@ -101,7 +103,7 @@ func (d *decider) elect(topic string, index int32, kind int8) error {
 
 // AlterAssignments answers an AlterPartitionReassignments request.
 func (c *Controller) AlterAssignments(ctx context.Context, req *kmsg.AlterPartitionAssignmentsRequest) *kmsg.AlterPartitionAssignmentsResponse {
-	if req.TimeoutMillis <= 0 {
+	if req.TimeoutMillis <= 0 && len(req.Topics) > 0 {
 		return failAssignments(req, kerr.RequestTimedOut)
 	}
 	var resp *kmsg.AlterPartitionAssignmentsResponse

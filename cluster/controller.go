@@ -305,9 +305,6 @@ func (c *Controller) Register(ctx context.Context, r Registration) (brokerEpoch 
 
 // CreateTopics answers a CreateTopics request.
 func (c *Controller) CreateTopics(ctx context.Context, req *kmsg.CreateTopicsRequest) *kmsg.CreateTopicsResponse {
-	if req.TimeoutMillis <= 0 {
-		return failCreateTopics(req, kerr.RequestTimedOut)
-	}
 	var resp *kmsg.CreateTopicsResponse
 	err := c.do(ctx, func(d *decider) (records []record) {
 		resp, records = d.createTopics(req)
@@ -326,8 +323,6 @@ func (c *Controller) DeleteTopics(ctx context.Context, req *kmsg.DeleteTopicsReq
 		return failDeleteTopics(req, kerr.InvalidRequest)
 	case !c.options.Config.Bool("delete.topic.enable"):
 		return failDeleteTopics(req, kerr.TopicDeletionDisabled)
-	case req.TimeoutMillis <= 0:
-		return failDeleteTopics(req, kerr.RequestTimedOut)
 	}
 	var resp *kmsg.DeleteTopicsResponse
 	err := c.do(ctx, func(d *decider) (records []record) {

@@ -15,7 +15,7 @@ const maxBatch = 10000
 // createTopics decides on a CreateTopics request whose names are all different.
 func (d *decider) createTopics(req *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponse, []record) {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
-	if err := d.checkTotal(req); err != nil {
+	if err := d.checkTotal(req); err != nil && req.TimeoutMillis > 0 {
 		return failCreateTopics(req, err), nil
 	}
 	counts := map[string]int{}
@@ -38,6 +38,8 @@ func (d *decider) createTopics(req *kmsg.CreateTopicsRequest) (*kmsg.CreateTopic
 			forbidden = append(forbidden, createFailed(t.Topic,
 				reject(kerr.InvalidRequest, "Creation of internal topic %s is prohibited.", clusterMetadata)))
 			continue
+		case req.TimeoutMillis <= 0:
+			return failCreateTopics(req, kerr.RequestTimedOut), nil
 		}
 		answer := kmsg.NewCreateTopicsResponseTopic()
 		records, err := d.createTopic(t, &answer, req.Version)
@@ -276,10 +278,15 @@ func (d *decider) deleteTopics(req *kmsg.DeleteTopicsRequest) (*kmsg.DeleteTopic
 			del.names[*e.Topic]++
 		}
 	}
+	if req.TimeoutMillis <= 0 && slices.ContainsFunc(entries, func(e kmsg.DeleteTopicsRequestTopic) bool {
+		return namesTopic(e) && (e.Topic == nil && del.ids[e.TopicID] == 1 || e.Topic != nil && del.names[*e.Topic] == 1)
+	}) {
+		return failDeleteTopics(req, kerr.RequestTimedOut), nil
+	}
 	var records []record
 	for i := range entries {
 		e := &entries[i]
-		if e.Topic == nil && del.answeredIDs[e.TopicID] > 0 || e.Topic != nil && del.answeredNames[*e.Topic] > 0 {
+		if namesTopic(*e) && (e.Topic == nil && del.answeredIDs[e.TopicID] > 0 || e.Topic != nil && del.answeredNames[*e.Topic] > 0) {
 			continue
 		}
 		t, err := d.deletable(e, &del)
@@ -338,6 +345,11 @@ func (d *decider) deletable(e *kmsg.DeleteTopicsRequestTopic, del *deletion) (*T
 	return t, nil
 }
 
+// namesTopic tells whether an entry names a topic in the one way or the other, and not in both.
+func namesTopic(e kmsg.DeleteTopicsRequestTopic) bool {
+	return (e.Topic != nil) != (e.TopicID != [16]byte{})
+}
+
 // deleteEntries are the topics of a request of any version.
 func deleteEntries(req *kmsg.DeleteTopicsRequest) []kmsg.DeleteTopicsRequestTopic {
 	if req.Version >= 6 {
@@ -363,13 +375,8 @@ func (d *decider) createPartitions(req *kmsg.CreatePartitionsRequest) (*kmsg.Cre
 			resp.Topics = append(resp.Topics, partitionsAnswer(name, reject(kerr.InvalidRequest, "Duplicate topic name.")))
 		}
 	}
-	if len(resp.Topics) < len(req.Topics) && req.TimeoutMillis <= 0 {
-		for i := range req.Topics {
-			if name := req.Topics[i].Topic; counts[name] > 0 {
-				resp.Topics = append(resp.Topics, partitionsAnswer(name, kerr.RequestTimedOut))
-			}
-		}
-		return resp, nil
+	if req.TimeoutMillis <= 0 && slices.ContainsFunc(req.Topics, func(t kmsg.CreatePartitionsRequestTopic) bool { return counts[t.Topic] > 0 }) {
+		return failCreatePartitions(req, kerr.RequestTimedOut), nil
 	}
 	if err := d.checkAdditional(req, counts); err != nil {
 		return failCreatePartitions(req, err), nil

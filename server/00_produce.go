@@ -114,6 +114,9 @@ func (p *produce) take() error {
 	var denied error
 	for i := range p.req.Topics {
 		t := &p.req.Topics[i]
+		if len(t.Partitions) == 0 {
+			continue
+		}
 		at := places.topic(&p.resp, t)
 		for j := range t.Partitions {
 			in := &t.Partitions[j]
@@ -166,6 +169,9 @@ func newProducePlaces(req *kmsg.ProduceRequest) producePlaces {
 	places.lasts = make(map[[2]int32][2]int32, places.total)
 	for i := range req.Topics {
 		t := &req.Topics[i]
+		if len(t.Partitions) == 0 {
+			continue
+		}
 		key := produceTopic{t.Topic, t.TopicID}
 		at, ok := places.topics[key]
 		if !ok {

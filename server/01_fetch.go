@@ -87,13 +87,13 @@ func (s *Server) handleFetch(r *request) pending {
 	f.server, f.request = s, r
 	f.FetchResponse.Default()
 	f.Version = req.Version
-	if !isIsolation(req.IsolationLevel) {
-		f.refuse(req, kerr.UnknownServerError)
-		return answer(f)
-	}
 	if err := s.sessions.begin(f, req, time.Now()); err != nil {
 		f.ErrorCode = errorCode(err)
 		s.metrics.fetchError(f.ErrorCode)
+		return answer(f)
+	}
+	if !isIsolation(req.IsolationLevel) && f.readable() {
+		f.refuse(req, kerr.UnknownServerError)
 		return answer(f)
 	}
 	f.setParams(req)
@@ -112,6 +112,16 @@ func (s *Server) handleFetch(r *request) pending {
 
 // isIsolation tells whether there is such an isolation level.
 func isIsolation(level int8) bool { return level == 0 || level == 1 }
+
+// readable tells whether there is any partition to read from.
+func (f *fetch) readable() bool {
+	for i := range f.rows {
+		if f.resolve(&f.rows[i]) == nil {
+			return true
+		}
+	}
+	return false
+}
 
 // setParams takes from the request what holds for all partitions.
 func (f *fetch) setParams(req *kmsg.FetchRequest) {
@@ -140,10 +150,14 @@ func (f *fetch) refuse(req *kmsg.FetchRequest, code *kerr.Error) {
 	f.ErrorCode, f.SessionID = code.Code, req.SessionID
 	f.server.metrics.fetchError(code.Code)
 	f.full = true
+	if req.SessionEpoch == sessionInitial && f.session != nil {
+		f.server.sessions.remove(f.session.id)
+	}
+	f.session, f.rows = nil, f.rows[:0]
 	if req.Version >= 13 {
 		return // as in Kafka, which names topics here and has ids only
 	}
-	f.rows = targetsOf(f.rows[:0], req)
+	f.rows = targetsOf(f.rows, req)
 	for i := range f.rows {
 		f.rows[i].early = true
 		f.rows[i].fail(code.Code)

@@ -58,7 +58,7 @@ func (s *Server) handleListOffsets(r *request) pending {
 			}
 			rt.Partitions = append(rt.Partitions, row)
 		}
-		if len(rt.Partitions) > 0 {
+		if len(rt.Partitions) > 0 || !isIsolation(req.IsolationLevel) {
 			resp.Topics = append(resp.Topics, rt)
 		}
 	}

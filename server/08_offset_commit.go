@@ -28,7 +28,7 @@ func (s *Server) handleOffsetCommit(r *request) pending {
 	req := r.body.(*kmsg.OffsetCommitRequest)
 	refused := splitOffsetCommit(s.image(), req)
 	if len(req.Topics) == 0 {
-		return answer(refused)
+		return answer(refused.OffsetCommitResponse)
 	}
 	finish := func(v any, err error) kmsg.Response {
 		resp, _ := v.(*kmsg.OffsetCommitResponse)
@@ -39,9 +39,9 @@ func (s *Server) handleOffsetCommit(r *request) pending {
 			return resp
 		}
 		for _, t := range resp.Topics {
-			mergeOffsetCommit(refused, t)
+			refused.add(t)
 		}
-		return refused
+		return refused.OffsetCommitResponse
 	}
 	shard, err := s.groupShard(req.Group)
 	if err != nil {
@@ -55,11 +55,11 @@ func (s *Server) handleOffsetCommit(r *request) pending {
 
 // splitOffsetCommit gives the answer to the partitions that don't exist, and leaves the others in req, each topic with
 // its name and its id.
-func splitOffsetCommit(im *cluster.Image, req *kmsg.OffsetCommitRequest) *kmsg.OffsetCommitResponse {
-	refused := req.ResponseKind().(*kmsg.OffsetCommitResponse)
+func splitOffsetCommit(im *cluster.Image, req *kmsg.OffsetCommitRequest) refusedOffsetCommit {
+	refused := refusedOffsetCommit{req.ResponseKind().(*kmsg.OffsetCommitResponse), topicRows{byID: req.Version >= 10}}
 	keep := req.Topics[:0]
 	for _, t := range req.Topics {
-		topic, code := committable(im, req.Version >= 10, t.Topic, t.TopicID)
+		topic, code := committable(im, refused.rows.byID, t.Topic, t.TopicID)
 		row := kmsg.NewOffsetCommitResponseTopic()
 		row.Topic, row.TopicID = t.Topic, t.TopicID
 		good := t.Partitions[:0]
@@ -73,8 +73,8 @@ func splitOffsetCommit(im *cluster.Image, req *kmsg.OffsetCommitRequest) *kmsg.O
 			}
 			row.Partitions = append(row.Partitions, kmsg.OffsetCommitResponseTopicPartition{Partition: p.Partition, ErrorCode: code})
 		}
-		if len(row.Partitions) > 0 {
-			mergeOffsetCommit(refused, row)
+		if len(row.Partitions) > 0 || topic == nil {
+			refused.add(row)
 		}
 		if len(good) > 0 {
 			t.Topic, t.TopicID, t.Partitions = topic.Name, topic.ID, good
@@ -99,13 +99,17 @@ func allOffsetCommit(req *kmsg.OffsetCommitRequest, code int16) *kmsg.OffsetComm
 	return resp
 }
 
-// mergeOffsetCommit adds the row of a topic to those that are there.
-func mergeOffsetCommit(resp *kmsg.OffsetCommitResponse, t kmsg.OffsetCommitResponseTopic) {
-	for i := range resp.Topics {
-		if row := &resp.Topics[i]; sameTopic(row.Topic, row.TopicID, t.Topic, t.TopicID) {
-			row.Partitions = append(row.Partitions, t.Partitions...)
-			return
-		}
+// refusedOffsetCommit is the answer to what has been refused so far, to which the rest is added.
+type refusedOffsetCommit struct {
+	*kmsg.OffsetCommitResponse
+	rows topicRows
+}
+
+// add adds the row of a topic to the one that is there.
+func (r *refusedOffsetCommit) add(t kmsg.OffsetCommitResponseTopic) {
+	if at, found := r.rows.place(t.Topic, t.TopicID, len(r.Topics)); found {
+		r.Topics[at].Partitions = append(r.Topics[at].Partitions, t.Partitions...)
+	} else {
+		r.Topics = append(r.Topics, t)
 	}
-	resp.Topics = append(resp.Topics, t)
 }

@@ -22,6 +22,9 @@ func (s *Server) handleDeleteRecords(r *request) pending {
 	topics := make(map[string]int)
 	for i := range req.Topics {
 		t := &req.Topics[i]
+		if len(t.Partitions) == 0 {
+			continue
+		}
 		at, named := topics[t.Topic]
 		if !named {
 			at = len(resp.Topics)

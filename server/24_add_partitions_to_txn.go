@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -75,18 +76,39 @@ func refusedInTxn(im *cluster.Image, client bool, topic string, partition int32)
 	return 0
 }
 
-// refusals answers a transaction that names a partition that can't be added; nil if there is none.
+// refusals answers a transaction that names a partition that can't be added, each partition once; nil if there is none.
 func (ts txnTopics) refusals(im *cluster.Image, client bool) []kmsg.AddPartitionsToTxnResponseTransactionTopic {
-	any := false
-	rows := ts.rows(func(topic string, partition int32) int16 {
+	if !slices.ContainsFunc(ts, func(t kmsg.AddPartitionsToTxnRequestTransactionTopic) bool {
+		return slices.ContainsFunc(t.Partitions, func(p int32) bool { return refusedInTxn(im, client, t.Topic, p) != 0 })
+	}) {
+		return nil
+	}
+	return ts.merged(func(topic string, partition int32) int16 {
 		if code := refusedInTxn(im, client, topic, partition); code != 0 {
-			any = true
 			return code
 		}
 		return kerr.OperationNotAttempted.Code
 	})
-	if !any {
-		return nil
+}
+
+// merged is rows with each partition once, and no topic without any.
+func (ts txnTopics) merged(code func(topic string, partition int32) int16) []kmsg.AddPartitionsToTxnResponseTransactionTopic {
+	var rows []kmsg.AddPartitionsToTxnResponseTransactionTopic
+	var places topicRows
+	named := make(map[txnPartition]bool)
+	for _, t := range ts {
+		for _, p := range t.Partitions {
+			if named[txnPartition{t.Topic, p}] {
+				continue
+			}
+			named[txnPartition{t.Topic, p}] = true
+			at, found := places.place(t.Topic, [16]byte{}, len(rows))
+			if !found {
+				rows = append(rows, kmsg.AddPartitionsToTxnResponseTransactionTopic{Topic: t.Topic})
+			}
+			rows[at].Partitions = append(rows[at].Partitions,
+				kmsg.AddPartitionsToTxnResponseTransactionTopicPartition{Partition: p, ErrorCode: code(t.Topic, p)})
+		}
 	}
 	return rows
 }
@@ -178,8 +200,7 @@ func (s *Server) addPartitionsOfBroker(req *kmsg.AddPartitionsToTxnRequest) pend
 				TransactionalID: t.TransactionalID, Producer: producer, Partitions: topics.set(), ClientVersion: 2, Wait: completionWait})
 		}
 		if err != nil {
-			code := s.codeOf(err)
-			row.Topics = topics.rows(func(string, int32) int16 { return code })
+			row.Topics = answerInTxn(&t, s.txnCode(nil, err))
 			continue
 		}
 		waiting = true
@@ -193,10 +214,18 @@ func (s *Server) addPartitionsOfBroker(req *kmsg.AddPartitionsToTxnRequest) pend
 				continue
 			}
 			v, err := p.Await(ctx)
-			resp.Transactions[i].Topics = txnTopics(req.Transactions[i].Topics).rows(s.txnCode(v, err))
+			resp.Transactions[i].Topics = answerInTxn(&req.Transactions[i], s.txnCode(v, err))
 		}
 		return resp
 	})
+}
+
+// answerInTxn answers the partitions of a transaction as they were asked for, and each once if they were verified only, as in Kafka.
+func answerInTxn(t *kmsg.AddPartitionsToTxnRequestTransaction, code func(topic string, partition int32) int16) []kmsg.AddPartitionsToTxnResponseTransactionTopic {
+	if t.VerifyOnly {
+		return txnTopics(t.Topics).merged(code)
+	}
+	return txnTopics(t.Topics).rows(code)
 }
 
 // txnCode tells each partition's code from what the coordinator answered: an error for all of them, nil for all of them,

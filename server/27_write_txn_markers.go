@@ -21,7 +21,8 @@ import (
 //     of them are committed. Partitions fare independently: UNKNOWN_TOPIC_OR_PARTITION for one that has no replica here,
 //     NOT_LEADER_OR_FOLLOWER for one that another broker leads, INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED for a marker
 //     that is out of date.
-//   - The answer has one row per producer; the markers of one producer are merged. What names no partition has no row.
+//   - The answer has one row per producer; the markers of one producer are merged, and a partition has one row. What names
+//     no partition has no row.
 //   - In __consumer_offsets and __transaction_state the marker is written by the coordinator that owns the partition.
 //     As long as it loads, or has gone, that is NOT_LEADER_OR_FOLLOWER.
 //   - A producer id, epoch or transaction version below 0 is UNKNOWN_SERVER_ERROR.
@@ -44,93 +45,120 @@ func (s *Server) handleWriteTxnMarkers(r *request) pending {
 
 // markerWrite is one marker on its way into one partition.
 type markerWrite struct {
-	row         *kmsg.WriteTxnMarkersResponseMarkerTopicPartition
+	producerID int64
+	topic      string
+	index      int32
+	code       int16 // what became of it
+
 	pending     coordinator.Pending  // of a partition that a coordinator owns
 	coordinated bool                 // pending is set
-	partition   *partition.Partition // any other; nil if refused
+	partition   *partition.Partition // any other that is still to be committed
 	last        int64                // offset of the marker
 }
+
+func (w *markerWrite) open() bool { return w.coordinated || w.partition != nil }
 
 // writeMarkers appends all markers of a request. It answers at once if all of them are committed by then; else the answer
 // is what the function gives, or nil when its context ends. It is the local half of the marker sender too.
 func (s *Server) writeMarkers(req *kmsg.WriteTxnMarkersRequest) (*kmsg.WriteTxnMarkersResponse, func(context.Context) *kmsg.WriteTxnMarkersResponse) {
-	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
 	now := time.Now()
-	var open []markerWrite
+	var writes []markerWrite
+	waits := false
 	for i := range req.Markers {
 		m := &req.Markers[i]
+		named := make(map[txnPartition]bool)
 		for _, t := range m.Topics {
-			if len(t.Partitions) == 0 {
-				continue
-			}
-			at := markerRow(resp, m.ProducerID)
-			row := kmsg.NewWriteTxnMarkersResponseMarkerTopic()
-			row.Topic = t.Topic
-			row.Partitions = make([]kmsg.WriteTxnMarkersResponseMarkerTopicPartition, len(t.Partitions))
-			for j, p := range t.Partitions {
-				row.Partitions[j].Partition = p
-				if w := s.writeMarker(m, t.Topic, p, &row.Partitions[j], now); w.coordinated || w.partition != nil {
-					open = append(open, w)
+			for _, p := range t.Partitions {
+				if named[txnPartition{t.Topic, p}] {
+					continue
 				}
+				named[txnPartition{t.Topic, p}] = true
+				w := s.writeMarker(m, t.Topic, p, now)
+				waits = waits || w.open()
+				writes = append(writes, w)
 			}
-			resp.Markers[at].Topics = append(resp.Markers[at].Topics, row)
 		}
 	}
-	if len(open) == 0 {
-		return resp, nil
+	if !waits {
+		return markersAnswer(req, writes), nil
 	}
 	return nil, func(ctx context.Context) *kmsg.WriteTxnMarkersResponse {
 		bounded, cancel := context.WithTimeout(ctx, s.requestTimeout())
 		defer cancel()
-		for i := range open {
-			s.settleMarker(bounded, &open[i])
+		for i := range writes {
+			if writes[i].open() {
+				s.settleMarker(bounded, &writes[i])
+			}
 		}
 		if ctx.Err() != nil {
 			return nil
 		}
-		return resp
+		return markersAnswer(req, writes)
 	}
 }
 
-// markerRow gives the row of a producer, a new one if need be.
-func markerRow(resp *kmsg.WriteTxnMarkersResponse, producerID int64) int {
-	for i := range resp.Markers {
-		if resp.Markers[i].ProducerID == producerID {
-			return i
+// markersAnswer has a row for each producer, and in it one for each partition, in which the last of its markers counts.
+func markersAnswer(req *kmsg.WriteTxnMarkersRequest, writes []markerWrite) *kmsg.WriteTxnMarkersResponse {
+	type producerTopic struct {
+		producerID int64
+		topic      string
+	}
+	type producerPartition struct {
+		producerTopic
+		index int32
+	}
+	producers, topics, partitions := make(map[int64]int), make(map[producerTopic]int), make(map[producerPartition]int)
+	resp := req.ResponseKind().(*kmsg.WriteTxnMarkersResponse)
+	for i := range writes {
+		w := &writes[i]
+		at, ok := producers[w.producerID]
+		if !ok {
+			at = len(resp.Markers)
+			producers[w.producerID] = at
+			resp.Markers = append(resp.Markers, kmsg.WriteTxnMarkersResponseMarker{ProducerID: w.producerID})
 		}
+		producer := &resp.Markers[at]
+		t := producerTopic{w.producerID, w.topic}
+		if at, ok = topics[t]; !ok {
+			at = len(producer.Topics)
+			topics[t] = at
+			producer.Topics = append(producer.Topics, kmsg.WriteTxnMarkersResponseMarkerTopic{Topic: w.topic})
+		}
+		topic := &producer.Topics[at]
+		if at, ok = partitions[producerPartition{t, w.index}]; !ok {
+			at = len(topic.Partitions)
+			partitions[producerPartition{t, w.index}] = at
+			topic.Partitions = append(topic.Partitions, kmsg.WriteTxnMarkersResponseMarkerTopicPartition{Partition: w.index})
+		}
+		topic.Partitions[at].ErrorCode = w.code
 	}
-	row := kmsg.NewWriteTxnMarkersResponseMarker()
-	row.ProducerID = producerID
-	resp.Markers = append(resp.Markers, row)
-	return len(resp.Markers) - 1
+	return resp
 }
 
-// writeMarker appends one marker. It sets the code of row, or gives back what is still to be waited for.
-func (s *Server) writeMarker(m *kmsg.WriteTxnMarkersRequestMarker, topic string, index int32,
-	row *kmsg.WriteTxnMarkersResponseMarkerTopicPartition, now time.Time) markerWrite {
+// writeMarker appends one marker. What it gives back is open if it is still to be waited for.
+func (s *Server) writeMarker(m *kmsg.WriteTxnMarkersRequestMarker, topic string, index int32, now time.Time) markerWrite {
+	w := markerWrite{producerID: m.ProducerID, topic: topic, index: index}
 	p := s.replicas.Get(topic, index)
 	switch {
 	case p == nil:
-		row.ErrorCode = kerr.UnknownTopicOrPartition.Code
-		return markerWrite{}
+		w.code = kerr.UnknownTopicOrPartition.Code
+		return w
 	case m.ProducerID < 0 || m.ProducerEpoch < 0 || m.TransactionVersion < 0:
-		row.ErrorCode = kerr.UnknownServerError.Code
-		return markerWrite{}
+		w.code = kerr.UnknownServerError.Code
+		return w
 	}
 	if isCoordinated(topic) {
-		w := markerWrite{row: row, coordinated: true}
-		var err error
-		w.pending, err = s.writeCoordinatedMarker(topic, index, groupcoordinator.Marker{
+		pending, err := s.writeCoordinatedMarker(topic, index, groupcoordinator.Marker{
 			Marker:     controlmarkers.Marker{Commit: m.Committed, CoordinatorEpoch: m.CoordinatorEpoch},
 			ProducerID: m.ProducerID, ProducerEpoch: m.ProducerEpoch, TransactionVersion: int16(m.TransactionVersion),
 		})
 		if err != nil {
-			row.ErrorCode = kerr.NotLeaderForPartition.Code
-			return markerWrite{}
+			w.code = kerr.NotLeaderForPartition.Code
+			return w
 		}
-		if w.pending.Ready() {
+		w.pending, w.coordinated = pending, true
+		if pending.Ready() {
 			s.settleMarker(context.Background(), &w)
-			return markerWrite{}
 		}
 		return w
 	}
@@ -139,13 +167,11 @@ func (s *Server) writeMarker(m *kmsg.WriteTxnMarkersRequestMarker, topic string,
 		TransactionVersion: int16(m.TransactionVersion), ExpectEpoch: -1, Now: now,
 	})
 	if err != nil {
-		row.ErrorCode = s.codeOf(err, "topic", topic, "partition", index)
-		return markerWrite{}
+		w.code = s.codeOf(err, "topic", topic, "partition", index)
+	} else if hw, _ := p.Committed(); hw <= last {
+		w.partition, w.last = p, last
 	}
-	if hw, _ := p.Committed(); hw > last {
-		return markerWrite{}
-	}
-	return markerWrite{row: row, partition: p, last: last}
+	return w
 }
 
 // writeCoordinatedMarker has the coordinator of a partition write a marker into it.
@@ -173,7 +199,7 @@ func (s *Server) writeCoordinatedMarker(topic string, index int32, k groupcoordi
 	}), nil
 }
 
-// settleMarker waits for one marker, and sets its code.
+// settleMarker waits for one marker, which is open no more then, and sets its code.
 func (s *Server) settleMarker(ctx context.Context, w *markerWrite) {
 	var err error
 	if w.coordinated {
@@ -181,10 +207,9 @@ func (s *Server) settleMarker(ctx context.Context, w *markerWrite) {
 	} else {
 		err = w.partition.AwaitHW(ctx, w.last+1)
 	}
-	switch code := s.codeOf(err); code {
+	w.coordinated, w.partition = false, nil
+	switch w.code = s.codeOf(err); w.code {
 	case kerr.NotCoordinator.Code, kerr.CoordinatorLoadInProgress.Code, kerr.CoordinatorNotAvailable.Code:
-		w.row.ErrorCode = kerr.NotLeaderForPartition.Code
-	default:
-		w.row.ErrorCode = code
+		w.code = kerr.NotLeaderForPartition.Code
 	}
 }

@@ -29,7 +29,7 @@ func (s *Server) handleTxnOffsetCommit(r *request) pending {
 	req := r.body.(*kmsg.TxnOffsetCommitRequest)
 	refused := splitTxnOffsetCommit(s.image(), req)
 	if len(req.Topics) == 0 {
-		return answer(refused)
+		return answer(refused.TxnOffsetCommitResponse)
 	}
 	finish := func(v any, err error) kmsg.Response {
 		resp, _ := v.(*kmsg.TxnOffsetCommitResponse)
@@ -40,9 +40,9 @@ func (s *Server) handleTxnOffsetCommit(r *request) pending {
 			return resp
 		}
 		for _, t := range resp.Topics {
-			mergeTxnOffsetCommit(refused, t)
+			refused.add(t)
 		}
-		return refused
+		return refused.TxnOffsetCommitResponse
 	}
 	shard, err := s.namedGroupShard(req.Group)
 	if err != nil {
@@ -109,11 +109,11 @@ func (s *Server) txnOffsetCommitCode(err error, version int16) int16 {
 
 // splitTxnOffsetCommit gives the answer to the partitions that don't exist, and leaves the others in req, each topic
 // with its name and its id.
-func splitTxnOffsetCommit(im *cluster.Image, req *kmsg.TxnOffsetCommitRequest) *kmsg.TxnOffsetCommitResponse {
-	refused := req.ResponseKind().(*kmsg.TxnOffsetCommitResponse)
+func splitTxnOffsetCommit(im *cluster.Image, req *kmsg.TxnOffsetCommitRequest) refusedTxnOffsetCommit {
+	refused := refusedTxnOffsetCommit{req.ResponseKind().(*kmsg.TxnOffsetCommitResponse), topicRows{byID: req.Version >= 6}}
 	keep := req.Topics[:0]
 	for _, t := range req.Topics {
-		topic, code := committable(im, req.Version >= 6, t.Topic, t.TopicID)
+		topic, code := committable(im, refused.rows.byID, t.Topic, t.TopicID)
 		row := kmsg.NewTxnOffsetCommitResponseTopic()
 		row.Topic, row.TopicID = t.Topic, t.TopicID
 		good := t.Partitions[:0]
@@ -127,8 +127,8 @@ func splitTxnOffsetCommit(im *cluster.Image, req *kmsg.TxnOffsetCommitRequest) *
 			}
 			row.Partitions = append(row.Partitions, kmsg.TxnOffsetCommitResponseTopicPartition{Partition: p.Partition, ErrorCode: code})
 		}
-		if len(row.Partitions) > 0 {
-			mergeTxnOffsetCommit(refused, row)
+		if len(row.Partitions) > 0 || topic == nil {
+			refused.add(row)
 		}
 		if len(good) > 0 {
 			t.Topic, t.TopicID, t.Partitions = topic.Name, topic.ID, good
@@ -153,13 +153,17 @@ func allTxnOffsetCommit(req *kmsg.TxnOffsetCommitRequest, code int16) *kmsg.TxnO
 	return resp
 }
 
-// mergeTxnOffsetCommit adds the row of a topic to those that are there.
-func mergeTxnOffsetCommit(resp *kmsg.TxnOffsetCommitResponse, t kmsg.TxnOffsetCommitResponseTopic) {
-	for i := range resp.Topics {
-		if row := &resp.Topics[i]; sameTopic(row.Topic, row.TopicID, t.Topic, t.TopicID) {
-			row.Partitions = append(row.Partitions, t.Partitions...)
-			return
-		}
+// refusedTxnOffsetCommit is the answer to what has been refused so far, to which the rest is added.
+type refusedTxnOffsetCommit struct {
+	*kmsg.TxnOffsetCommitResponse
+	rows topicRows
+}
+
+// add adds the row of a topic to the one that is there.
+func (r *refusedTxnOffsetCommit) add(t kmsg.TxnOffsetCommitResponseTopic) {
+	if at, found := r.rows.place(t.Topic, t.TopicID, len(r.Topics)); found {
+		r.Topics[at].Partitions = append(r.Topics[at].Partitions, t.Partitions...)
+	} else {
+		r.Topics = append(r.Topics, t)
 	}
-	resp.Topics = append(resp.Topics, t)
 }

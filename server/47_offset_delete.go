@@ -31,10 +31,13 @@ func (s *Server) handleOffsetDelete(r *request) pending {
 		if resp.ErrorCode != 0 {
 			return resp
 		}
-		for _, t := range resp.Topics {
-			mergeOffsetDelete(refused, t)
+		if len(refused.Topics) == 0 {
+			return resp
 		}
-		return refused
+		for _, t := range resp.Topics {
+			refused.add(t)
+		}
+		return refused.OffsetDeleteResponse
 	}
 	shard, err := s.namedGroupShard(req.Group)
 	if err != nil {
@@ -47,8 +50,8 @@ func (s *Server) handleOffsetDelete(r *request) pending {
 }
 
 // splitOffsetDelete gives the answer to the partitions that don't exist, and leaves the others in req.
-func splitOffsetDelete(im *cluster.Image, req *kmsg.OffsetDeleteRequest) *kmsg.OffsetDeleteResponse {
-	refused := req.ResponseKind().(*kmsg.OffsetDeleteResponse)
+func splitOffsetDelete(im *cluster.Image, req *kmsg.OffsetDeleteRequest) refusedOffsetDelete {
+	refused := refusedOffsetDelete{OffsetDeleteResponse: req.ResponseKind().(*kmsg.OffsetDeleteResponse)}
 	keep := req.Topics[:0]
 	for _, t := range req.Topics {
 		topic := im.Topic(t.Topic)
@@ -64,8 +67,8 @@ func splitOffsetDelete(im *cluster.Image, req *kmsg.OffsetDeleteRequest) *kmsg.O
 				Partition: p.Partition, ErrorCode: kerr.UnknownTopicOrPartition.Code,
 			})
 		}
-		if len(row.Partitions) > 0 {
-			mergeOffsetDelete(refused, row)
+		if len(row.Partitions) > 0 || topic == nil {
+			refused.add(row)
 		}
 		if len(good) > 0 {
 			t.Partitions = good
@@ -76,13 +79,17 @@ func splitOffsetDelete(im *cluster.Image, req *kmsg.OffsetDeleteRequest) *kmsg.O
 	return refused
 }
 
-// mergeOffsetDelete adds the row of a topic to those that are there.
-func mergeOffsetDelete(resp *kmsg.OffsetDeleteResponse, t kmsg.OffsetDeleteResponseTopic) {
-	for i := range resp.Topics {
-		if row := &resp.Topics[i]; row.Topic == t.Topic {
-			row.Partitions = append(row.Partitions, t.Partitions...)
-			return
-		}
+// refusedOffsetDelete is the answer to what has been refused so far, to which the rest is added.
+type refusedOffsetDelete struct {
+	*kmsg.OffsetDeleteResponse
+	rows topicRows
+}
+
+// add adds the row of a topic to the one that is there.
+func (r *refusedOffsetDelete) add(t kmsg.OffsetDeleteResponseTopic) {
+	if at, found := r.rows.place(t.Topic, [16]byte{}, len(r.Topics)); found {
+		r.Topics[at].Partitions = append(r.Topics[at].Partitions, t.Partitions...)
+	} else {
+		r.Topics = append(r.Topics, t)
 	}
-	resp.Topics = append(resp.Topics, t)
 }

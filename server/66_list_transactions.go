@@ -61,6 +61,7 @@ func listFilter(req *kmsg.ListTransactionsRequest) (f txncoordinator.Filter, unk
 	if len(req.StateFilters) > 0 {
 		f.States = make(map[kmsg.TransactionState]bool)
 		known := kmsg.TransactionStateStrings()
+		told := make(map[string]bool)
 	names:
 		for _, name := range req.StateFilters {
 			for state, k := range known {
@@ -69,7 +70,10 @@ func listFilter(req *kmsg.ListTransactionsRequest) (f txncoordinator.Filter, unk
 					continue names
 				}
 			}
-			unknown = append(unknown, name)
+			if !told[name] {
+				told[name] = true
+				unknown = append(unknown, name)
+			}
 		}
 	}
 	if len(req.ProducerIDFilters) > 0 {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,6 +61,9 @@ func (s *Server) directoryFailed() {
 
 // moveReplica has a replica moved to a log directory, by the absolute path of that. It returns when that is wanted, not when it is done.
 func (s *Server) moveReplica(path, topic string, index int32) error {
+	if len(topic)+len(strconv.Itoa(int(index))) > longestMoved {
+		return kerr.InvalidTopicException
+	}
 	dirs := s.replicas.Directories()
 	i := slices.IndexFunc(dirs, func(d partition.Directory) bool { return d.Path == path })
 	if i < 0 {
@@ -79,6 +83,10 @@ func (s *Server) moveReplica(path, topic string, index int32) error {
 	s.moves.want(name, dirs[i].ID)
 	return nil
 }
+
+// longestMoved is the most that a topic's name and a partition's number may have: the name of the folder in which a copy is made
+// must not be longer than 255, with a UUID's 32 digits in Kafka.
+const longestMoved = 255 - len("-.0123456789abcdef0123456789abcdef-future")
 
 type replicaName struct {
 	topic string

@@ -91,13 +91,31 @@ func committable(im *cluster.Image, byID bool, name string, id [16]byte) (*clust
 	return nil, kerr.UnknownTopicOrPartition.Code
 }
 
-// sameTopic tells whether two rows are about one topic. A refusal knows it by what the request gave, its name or its
-// id.
-func sameTopic(name string, id [16]byte, name2 string, id2 [16]byte) bool {
-	if id != [16]byte{} && id2 != [16]byte{} {
-		return id == id2
+// topicRows finds the row of a topic in an answer: by its id in the versions that have ids, by its name in the others.
+type topicRows struct {
+	byID bool
+	at   map[topicKey]int
+}
+
+type topicKey struct {
+	name string
+	id   [16]byte
+}
+
+// place gives the row of a topic, or notes that the next one, which is still to be added, is.
+func (rs *topicRows) place(name string, id [16]byte, next int) (at int, found bool) {
+	key := topicKey{name: name}
+	if rs.byID {
+		key = topicKey{id: id}
 	}
-	return name == name2
+	if at, found = rs.at[key]; found {
+		return at, true
+	}
+	if rs.at == nil {
+		rs.at = make(map[topicKey]int)
+	}
+	rs.at[key] = next
+	return next, false
 }
 
 // hasPartition tells whether a topic has a partition of that number.

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"maps"
 	"runtime"
-	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,10 +25,6 @@ const (
 	reconcilePauseMin = time.Second
 	reconcilePauseMax = time.Minute
 )
-
-// manyReplicas is after how many replicas at once the memory that this took is given back. It may be as much as they keep, and the
-// next garbage collection of an idle node minutes away.
-const manyReplicas = 1000
 
 // reconciler makes this node be what the metadata says: it compares each new image with the one before and creates, leads and deletes replicas,
 // loads and unloads coordinators, and hands on dynamic configs. One goroutine does that, after a first round that the start waits for.
@@ -329,9 +324,6 @@ func (r *reconciler) place(work []replicaWork) {
 	}
 	close(next)
 	workers.Wait()
-	if len(work) >= manyReplicas {
-		debug.FreeOSMemory()
-	}
 	for i := range work {
 		w := &work[i]
 		p := &w.topic.Partitions[w.index]

@@ -3,6 +3,7 @@ package main
 import (
 	"runtime"
 	"testing"
+	"time"
 )
 
 // The collector waits for the floor to double, unless the environment says when it runs.
@@ -24,5 +25,25 @@ func TestHeapFloor(t *testing.T) {
 			t.Errorf("GOGC=%q GOMEMLIMIT=%q: the next collection is at %d bytes", test.gogc, test.limit, got)
 		}
 		lower()
+	}
+}
+
+// What a time of work leaves goes back to the machine when it has been quiet for a while, and not before.
+func TestHeapIsTrimmedWhenQuiet(t *testing.T) {
+	const spare = 4 * heapSpare
+	defer trimHeap(heapQuiet / 100)()
+	work := make([]byte, spare)
+	for i := range work {
+		work[i] = 1
+	}
+	runtime.KeepAlive(work)
+	runtime.GC() // it is free from here on
+	deadline := time.After(2 * heapQuiet)
+	for free := spareHeap(); free > heapSpare; free = spareHeap() {
+		select {
+		case <-time.After(heapQuiet / 500):
+		case <-deadline:
+			t.Fatalf("%d bytes are not given back", free)
+		}
 	}
 }

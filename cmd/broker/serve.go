@@ -57,6 +57,7 @@ type node struct {
 func serve(cfg *config.Broker, logger *slog.Logger) error {
 	began := time.Now()
 	defer raiseHeapFloor()()
+	defer trimHeap(heapQuiet)()
 	signals := make(chan os.Signal, 2)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
 	defer signal.Stop(signals)

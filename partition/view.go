@@ -23,7 +23,7 @@ type view struct {
 	isr        int   // how many are in sync
 	alone      bool  // this node is the only one in sync: the high watermark is the log end
 
-	watchers map[Waiter]struct{}
+	watchers []Waiter
 	awaiting []awaiting
 	moved    chan struct{} // closed at the next move of the high watermark; nil if nobody asked
 }
@@ -49,7 +49,7 @@ func (v *view) reachedLocked(a awaited) bool {
 
 // wakeLocked tells everybody who waits for a change. No send blocks.
 func (v *view) wakeLocked(highWatermarkMoved bool) {
-	for w := range v.watchers {
+	for _, w := range v.watchers {
 		select {
 		case w <- struct{}{}:
 		default: // it will look anyway
@@ -154,18 +154,17 @@ func (v *view) reader(epoch int32, check, anyReplica bool) (o Offsets, epochStar
 func (p *Partition) Watch(w Waiter) {
 	p.view.Lock()
 	defer p.view.Unlock()
-	if p.view.watchers == nil {
-		p.view.watchers = map[Waiter]struct{}{}
-	}
-	p.view.watchers[w] = struct{}{}
+	p.view.watchers = append(p.view.watchers, w)
 }
 
-// Unwatch ends Watch.
+// Unwatch ends Watch. The room for a waiter stays: a long poll comes again.
 func (p *Partition) Unwatch(w Waiter) {
 	p.view.Lock()
 	defer p.view.Unlock()
-	if delete(p.view.watchers, w); len(p.view.watchers) == 0 {
-		p.view.watchers = nil
+	if i := slices.Index(p.view.watchers, w); i >= 0 {
+		last := len(p.view.watchers) - 1
+		p.view.watchers[i], p.view.watchers[last] = p.view.watchers[last], nil
+		p.view.watchers = p.view.watchers[:last]
 	}
 }
 

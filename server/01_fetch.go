@@ -238,6 +238,9 @@ func (f *fetch) bound(r partition.ReadResult) int64 {
 // resolve finds the replica of a row. An id that was known before, by the session or when the wait began, stands for its name
 // when the topic is gone, as in Kafka.
 func (f *fetch) resolve(row *fetchRow) error {
+	if row.replica != nil && row.replica.Err() == nil {
+		return nil // it was read before, and hasn't been removed
+	}
 	s := f.server
 	if f.Version >= 13 {
 		if row.replica = s.replicas.GetByID(row.id, row.index); row.replica != nil {

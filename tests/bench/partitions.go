@@ -25,7 +25,7 @@ const (
 	recordsMax   = 10000 // topics and partitions that one request creates at most, as in Kafka
 	perProduce   = 500   // partitions in one produce request
 	patience     = 5 * time.Minute
-	settleWithin = 3 * time.Second // what a broker gets to be idle after work
+	settleWithin = 3 * time.Second // what a broker gets at least to be idle after work
 )
 
 // crowd measures a broker with many partitions.
@@ -184,13 +184,21 @@ func (c *crowd) live(ctx context.Context) error {
 	return c.rest(ctx, "idle, with records")
 }
 
-// create makes the partitions, and measures until the last of them has taken a record.
+// create makes the partitions, and measures until the last of them has taken a record. More than recordsMax in one request have to be refused.
 func (c *crowd) create(ctx context.Context) error {
+	excess := kmsg.CreateTopicsRequestTopic{Topic: crowdTopic + "-excess", NumPartitions: recordsMax, ReplicationFactor: -1}
+	if err := c.createTopics(ctx, excess); !errors.Is(err, kerr.PolicyViolation) {
+		return fmt.Errorf("%d partitions in one request: %v, want POLICY_VIOLATION", recordsMax, err)
+	}
 	began := time.Now()
 	err := c.timed(fmt.Sprintf("%d topics of %d partitions, to the answers", len(c.names), min(c.per, recordsMax-1)), func() error {
 		size := max(1, recordsMax/(c.per+1))
 		for names := range slices.Chunk(c.names, size) {
-			if err := c.createTopics(ctx, names); err != nil {
+			topics := make([]kmsg.CreateTopicsRequestTopic, len(names))
+			for i, name := range names {
+				topics[i] = kmsg.CreateTopicsRequestTopic{Topic: name, NumPartitions: int32(min(c.per, recordsMax-1)), ReplicationFactor: -1}
+			}
+			if err := c.createTopics(ctx, topics...); err != nil {
 				return err
 			}
 		}
@@ -220,12 +228,8 @@ func (c *crowd) create(ctx context.Context) error {
 	})
 }
 
-func (c *crowd) createTopics(ctx context.Context, names []string) error {
-	req := &kmsg.CreateTopicsRequest{Version: 7, TimeoutMillis: int32(patience.Milliseconds())}
-	for _, name := range names {
-		t := kmsg.CreateTopicsRequestTopic{Topic: name, NumPartitions: int32(min(c.per, recordsMax-1)), ReplicationFactor: -1}
-		req.Topics = append(req.Topics, t)
-	}
+func (c *crowd) createTopics(ctx context.Context, topics ...kmsg.CreateTopicsRequestTopic) error {
+	req := &kmsg.CreateTopicsRequest{Version: 7, TimeoutMillis: int32(patience.Milliseconds()), Topics: topics}
 	resp, err := c.client.Request(ctx, req)
 	if err != nil {
 		return err
@@ -262,9 +266,16 @@ func (c *crowd) rest(ctx context.Context, what string) error {
 	if c.process == nil {
 		return nil
 	}
+	began := time.Now()
 	if err := pause(ctx, settleWithin); err != nil {
 		return err
 	}
+	for {
+		if percent, err := c.process.load(ctx, time.Second); err != nil || percent < 1 {
+			break
+		}
+	}
+	tell(what+": after", time.Since(began).Seconds(), "s")
 	percent, err := c.process.load(ctx, c.idle)
 	if err != nil {
 		return err
@@ -326,13 +337,19 @@ func (c *crowd) scrape(ctx context.Context) error {
 
 // restarts measures stops and starts.
 func (c *crowd) restarts(ctx context.Context) error {
-	if err := c.stop(); err != nil {
+	if err := c.stop("clean stop, with new records everywhere"); err != nil {
 		return err
 	}
 	if err := c.startToRecord(ctx, "start after it"); err != nil {
 		return err
 	}
 	if err := c.rest(ctx, "idle after the start"); err != nil {
+		return err
+	}
+	if err := c.stop("clean stop, with nothing new"); err != nil {
+		return err
+	}
+	if err := c.startToRecord(ctx, "start after it"); err != nil {
 		return err
 	}
 	if err := c.fill(ctx); err != nil {
@@ -343,14 +360,14 @@ func (c *crowd) restarts(ctx context.Context) error {
 	if err := c.startToRecord(ctx, "start after a kill"); err != nil {
 		return err
 	}
-	if err := c.stop(); err != nil {
+	if err := c.rest(ctx, "idle after the kill"); err != nil {
 		return err
 	}
-	return nil
+	return c.stop("clean stop")
 }
 
-func (c *crowd) stop() error {
-	return c.timed("clean stop", func() error {
+func (c *crowd) stop(what string) error {
+	return c.timed(what, func() error {
 		c.process.end(syscall.SIGTERM)
 		c.hangUp()
 		return nil

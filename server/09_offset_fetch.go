@@ -33,15 +33,34 @@ func (s *Server) handleOffsetFetch(r *request) pending {
 		groups = []kmsg.OffsetFetchRequestGroup{groupOfOffsetFetch(req)}
 	}
 	fetches := make([]offsetFetch, len(groups))
+	all := make(map[string]int) // of groups whose offsets are all asked for: where they are asked for first
 	ready := true
 	for i := range groups {
-		fetches[i] = s.fetchOffsets(req, groups[i])
-		ready = ready && (fetches[i].err != nil || fetches[i].pending.Ready())
+		f := &fetches[i]
+		f.group, f.first = groups[i].Group, i
+		if groups[i].Topics == nil {
+			if first, again := all[f.group]; again {
+				f.first = first
+				continue
+			}
+			all[f.group] = i
+		}
+		s.fetchOffsets(f, req, groups[i])
+		ready = ready && (f.err != nil || f.pending.Ready())
 	}
 	finish := func(ctx context.Context) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.OffsetFetchResponse)
+		again := newRepeats()
 		for i := range fetches {
-			resp.Groups = append(resp.Groups, s.finishOffsetFetch(ctx, req, &fetches[i]))
+			f := &fetches[i]
+			if f.first < i {
+				resp.Groups = append(resp.Groups, resp.Groups[f.first])
+			} else {
+				resp.Groups = append(resp.Groups, s.finishOffsetFetch(ctx, req, f))
+			}
+			if g := &resp.Groups[i]; (f.first < i || groups[i].Topics != nil) && !again.take(sizeOfOffsets(g)) {
+				g.Topics, g.ErrorCode = nil, errorCode(errRepeats)
+			}
 		}
 		if req.Version < 8 {
 			flattenOffsetFetch(req, resp)
@@ -57,6 +76,7 @@ func (s *Server) handleOffsetFetch(r *request) pending {
 // offsetFetch is the part of a request that goes to one group.
 type offsetFetch struct {
 	group   string
+	first   int                                  // the part that has asked for the same already, or this one
 	refused []kmsg.OffsetFetchResponseGroupTopic // topics that don't exist
 	pending coordinator.Pending
 	err     error // of finding the group's coordinator
@@ -75,21 +95,19 @@ func groupOfOffsetFetch(req *kmsg.OffsetFetchRequest) kmsg.OffsetFetchRequestGro
 	return g
 }
 
-func (s *Server) fetchOffsets(req *kmsg.OffsetFetchRequest, g kmsg.OffsetFetchRequestGroup) offsetFetch {
-	f := offsetFetch{group: g.Group}
+func (s *Server) fetchOffsets(f *offsetFetch, req *kmsg.OffsetFetchRequest, g kmsg.OffsetFetchRequestGroup) {
 	if req.Version >= 10 {
 		f.refused = nameTopics(s.image(), &g)
 	}
 	shard, err := s.groupShard(g.Group)
 	if err != nil {
 		f.err = err
-		return f
+		return
 	}
 	stable := req.Version >= 7 && req.RequireStable
 	f.pending = shard.Do(func(m *groupcoordinator.Machine, _ time.Time, to coordinator.Token) coordinator.Output {
 		return m.OffsetFetch(to, &g, stable)
 	})
-	return f
 }
 
 // nameTopics gives the topics of a request their names. Those that have none are taken out, and answered.

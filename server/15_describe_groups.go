@@ -23,18 +23,26 @@ import (
 
 func (s *Server) handleDescribeGroups(r *request) pending {
 	req := r.body.(*kmsg.DescribeGroupsRequest)
-	calls := s.eachGroup(req.Groups, func(m *groupcoordinator.Machine, to coordinator.Token, group string) coordinator.Output {
+	names, places := distinct(req.Groups)
+	calls := s.eachGroup(names, func(m *groupcoordinator.Machine, to coordinator.Token, group string) coordinator.Output {
 		return m.DescribeGroup(to, group, req.Version)
 	})
 	return calls.pending(func(ctx context.Context) kmsg.Response {
 		resp := req.ResponseKind().(*kmsg.DescribeGroupsResponse)
+		again, told := newRepeats(), 0 // of names
 		for i, group := range req.Groups {
 			row := kmsg.NewDescribeGroupsResponseGroup()
-			v, err := calls[i].await(ctx)
+			v, err := calls[places[i]].await(ctx)
+			if err == nil {
+				row = *v.(*kmsg.DescribeGroupsResponseGroup)
+				if places[i] < told && !again.take(sizeOfGroup(&row)) {
+					row, err = kmsg.NewDescribeGroupsResponseGroup(), errRepeats
+					row.ErrorMessage = errorMessage(err)
+				}
+			}
+			told = max(told, places[i]+1)
 			if err != nil {
 				row.Group, row.ErrorCode = group, s.groupCode(err)
-			} else {
-				row = *v.(*kmsg.DescribeGroupsResponseGroup)
 			}
 			row.AuthorizedOperations = math.MinInt32
 			if req.IncludeAuthorizedOperations && row.ErrorCode == 0 {
@@ -44,6 +52,22 @@ func (s *Server) handleDescribeGroups(r *request) pending {
 		}
 		return resp
 	})
+}
+
+// distinct gives the names, each once, and where each of them is among those.
+func distinct(names []string) (once []string, places []int) {
+	at := make(map[string]int, len(names))
+	places = make([]int, len(names))
+	for i, name := range names {
+		place, known := at[name]
+		if !known {
+			place = len(once)
+			at[name] = place
+			once = append(once, name)
+		}
+		places[i] = place
+	}
+	return once, places
 }
 
 // groupCall is an operation on one of several groups of a request.

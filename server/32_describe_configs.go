@@ -29,6 +29,7 @@ import (
 //   - The list of names filters: unknown ones are left out, an empty list is as good as null. Entries come ascending by name;
 //     Kafka's order is that of a hash map.
 //   - ErrorMessage is "" on success and for an unknown topic.
+//   - What makes an answer too large is INVALID_REQUEST: see repeats.
 //   - A resource of an unknown type makes the whole request INVALID_REQUEST.
 //
 // Version notes
@@ -41,16 +42,26 @@ func (s *Server) handleDescribeConfigs(r *request) pending {
 		return configDescribers[rr.ResourceType] == nil
 	})
 	d := configDescriber{s: s, im: s.image(), cfg: s.cfg(), docs: req.IncludeDocumentation}
+	again := newRepeats()
+	topics := make(map[string]bool)
 	for _, rr := range req.Resources {
 		row := kmsg.NewDescribeConfigsResponseResource()
 		row.ResourceType, row.ResourceName, row.ErrorMessage = rr.ResourceType, rr.ResourceName, new("")
 		if known {
-			configs, err := configDescribers[rr.ResourceType](&d, rr.ResourceName)
+			first := rr.ResourceType == kmsg.ConfigResourceTypeTopic && !topics[rr.ResourceName]
+			topics[rr.ResourceName] = topics[rr.ResourceName] || first
+			err := errRepeats
+			if first || !again.spent() {
+				row.Configs, err = configDescribers[rr.ResourceType](&d, rr.ResourceName)
+				row.Configs = wantedConfigs(row.Configs, rr.ConfigNames, req.IncludeSynonyms)
+			}
+			if !first && !again.take(sizeOfConfigs(row.Configs)) {
+				row.Configs, err = nil, errRepeats
+			}
 			if err != nil {
 				row.ErrorCode = errorCode(err)
 				row.ErrorMessage = cmp.Or(errorMessage(err), row.ErrorMessage)
 			}
-			row.Configs = wantedConfigs(configs, rr.ConfigNames, req.IncludeSynonyms)
 		} else {
 			row.ErrorCode, row.ErrorMessage = kerr.InvalidRequest.Code, new(malformedRequest)
 		}

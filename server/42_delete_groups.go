@@ -20,7 +20,7 @@ import (
 
 func (s *Server) handleDeleteGroups(r *request) pending {
 	req := r.body.(*kmsg.DeleteGroupsRequest)
-	groups := distinct(req.Groups)
+	groups, _ := distinct(req.Groups)
 	calls := s.eachGroup(groups, func(m *groupcoordinator.Machine, to coordinator.Token, group string) coordinator.Output {
 		return m.DeleteGroup(to, group)
 	})
@@ -38,17 +38,4 @@ func (s *Server) handleDeleteGroups(r *request) pending {
 		}
 		return resp
 	})
-}
-
-// distinct gives the names in their order, each once.
-func distinct(names []string) []string {
-	seen := make(map[string]struct{}, len(names))
-	var once []string
-	for _, n := range names {
-		if _, again := seen[n]; !again {
-			seen[n] = struct{}{}
-			once = append(once, n)
-		}
-	}
-	return once
 }

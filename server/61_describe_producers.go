@@ -17,6 +17,7 @@ import (
 func (s *Server) handleDescribeProducers(r *request) pending {
 	req := r.body.(*kmsg.DescribeProducersRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeProducersResponse)
+	again, named := newRepeats(), make(map[txnPartition]bool)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		rt := kmsg.NewDescribeProducersResponseTopic()
@@ -24,7 +25,16 @@ func (s *Server) handleDescribeProducers(r *request) pending {
 		for _, index := range t.Partitions {
 			row := kmsg.NewDescribeProducersResponseTopicPartition()
 			row.Partition = index
-			if err := s.describeProducers(&row, t.Topic, index); err != nil {
+			first := !named[txnPartition{t.Topic, index}]
+			named[txnPartition{t.Topic, index}] = true
+			err := errRepeats
+			if first || !again.spent() {
+				err = s.describeProducers(&row, t.Topic, index)
+			}
+			if !first && !again.take(sizeOfProducer*len(row.ActiveProducers)) {
+				row.ActiveProducers, err = nil, errRepeats
+			}
+			if err != nil {
 				row.ErrorCode, row.ErrorMessage = s.codeOf(err, "topic", t.Topic, "partition", index), errorMessage(err)
 			}
 			rt.Partitions = append(rt.Partitions, row)
@@ -33,6 +43,9 @@ func (s *Server) handleDescribeProducers(r *request) pending {
 	}
 	return answer(resp)
 }
+
+// sizeOfProducer is what a producer takes on the wire.
+const sizeOfProducer = 41
 
 func (s *Server) describeProducers(row *kmsg.DescribeProducersResponseTopicPartition, topic string, index int32) error {
 	replica := s.replicas.Get(topic, index)

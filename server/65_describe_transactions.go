@@ -21,11 +21,12 @@ import (
 func (s *Server) handleDescribeTransactions(r *request) pending {
 	req := r.body.(*kmsg.DescribeTransactionsRequest)
 	resp := req.ResponseKind().(*kmsg.DescribeTransactionsResponse)
-	waits := make([]coordinator.Pending, len(req.TransactionalIDs))
-	resp.TransactionStates = make([]kmsg.DescribeTransactionsResponseTransactionState, len(req.TransactionalIDs))
+	ids, places := distinct(req.TransactionalIDs)
+	rows := make([]kmsg.DescribeTransactionsResponseTransactionState, len(ids))
+	waits := make([]coordinator.Pending, len(ids))
 	waiting := false
-	for i, id := range req.TransactionalIDs {
-		row := &resp.TransactionStates[i]
+	for i, id := range ids {
+		row := &rows[i]
 		row.TransactionalID = id
 		shard, err := s.txnShard(id)
 		if id == "" {
@@ -40,15 +41,27 @@ func (s *Server) handleDescribeTransactions(r *request) pending {
 			return m.Describe(now, to, id)
 		})
 	}
+	finish := func() kmsg.Response {
+		again, told := newRepeats(), 0 // of rows
+		for _, place := range places {
+			row := rows[place]
+			if place < told && !again.take(sizeOfTransaction(&row)) {
+				row = kmsg.DescribeTransactionsResponseTransactionState{TransactionalID: row.TransactionalID, ErrorCode: errorCode(errRepeats)}
+			}
+			told = max(told, place+1)
+			resp.TransactionStates = append(resp.TransactionStates, row)
+		}
+		return resp
+	}
 	if !waiting {
-		return answer(resp)
+		return answer(finish())
 	}
 	return await(func(ctx context.Context) kmsg.Response {
 		for i, p := range waits {
 			if p == (coordinator.Pending{}) {
 				continue
 			}
-			row := &resp.TransactionStates[i]
+			row := &rows[i]
 			v, err := p.Await(ctx)
 			if err != nil {
 				row.ErrorCode = s.codeOf(err)
@@ -56,6 +69,6 @@ func (s *Server) handleDescribeTransactions(r *request) pending {
 			}
 			*row = v.(kmsg.DescribeTransactionsResponseTransactionState)
 		}
-		return resp
+		return finish()
 	})
 }

@@ -15,12 +15,12 @@ const maxBatch = 10000
 // createTopics decides on a CreateTopics request whose names are all different.
 func (d *decider) createTopics(req *kmsg.CreateTopicsRequest) (*kmsg.CreateTopicsResponse, []record) {
 	resp := req.ResponseKind().(*kmsg.CreateTopicsResponse)
-	if err := d.checkTotal(req); err != nil && req.TimeoutMillis > 0 {
-		return failCreateTopics(req, err), nil
-	}
 	counts := map[string]int{}
 	for i := range req.Topics {
 		counts[req.Topics[i].Topic]++
+	}
+	if err := d.checkTotal(req, counts); err != nil && req.TimeoutMillis > 0 {
+		return failCreateTopics(req, err), nil
 	}
 	var all []record
 	var twice, forbidden []kmsg.CreateTopicsResponseTopic // answered behind all others, as in Kafka
@@ -60,12 +60,13 @@ func (d *decider) createTopics(req *kmsg.CreateTopicsRequest) (*kmsg.CreateTopic
 	return resp, all
 }
 
-// checkTotal bounds the partitions of a request before anything is made of them.
-func (d *decider) checkTotal(req *kmsg.CreateTopicsRequest) error {
+// checkTotal bounds the partitions of the topics of a request that it names once, before anything is made of them.
+func (d *decider) checkTotal(req *kmsg.CreateTopicsRequest, counts map[string]int) error {
 	total := int64(0)
 	for i := range req.Topics {
 		t := &req.Topics[i]
 		switch n := len(t.ReplicaAssignment); {
+		case counts[t.Topic] > 1:
 		case n > 0:
 			total += int64(n)
 		case t.NumPartitions == -1:

@@ -174,7 +174,7 @@ func (t *Table) checkSequence(h *protocol.BatchHeader, p *producer, epoch int16)
 func (t *Table) CheckMarker(producerID int64, epoch int16, coordinatorEpoch int32, transactionVersion int16) error {
 	p := t.producers[producerID]
 	if p == nil {
-		return nil
+		p = newProducer()
 	}
 	late := epoch < p.epoch
 	if transactionVersion >= 2 && epoch == p.epoch && p.txnFirst != none && epoch != math.MaxInt16 {

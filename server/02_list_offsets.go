@@ -13,7 +13,7 @@ import (
 //   - Finds an offset by time, or by one of the special timestamps below 0, up to what the isolation level lets see. What is
 //     not found is -1 without an error.
 //   - A partition that is named twice is INVALID_REQUEST, once. A special timestamp that the version does not have is
-//     UNSUPPORTED_VERSION, an isolation level that does not exist UNKNOWN_SERVER_ERROR, each per partition.
+//     UNSUPPORTED_VERSION; topics have one row each. An isolation level that does not exist is UNKNOWN_SERVER_ERROR for whatever the request names.
 //
 // Version notes
 //   - 2: isolation level. 4: leader epochs. 5: OFFSET_NOT_AVAILABLE, LEADER_NOT_AVAILABLE before. 6: flexible. 7: maximum
@@ -34,13 +34,23 @@ func (s *Server) handleListOffsets(r *request) pending {
 	req := r.body.(*kmsg.ListOffsetsRequest)
 	resp := req.ResponseKind().(*kmsg.ListOffsetsResponse)
 	twice := listedTwice(req)
+	var rows topicRows
 	if !isIsolation(req.IsolationLevel) {
 		twice = nil // the request as such is wrong: an answer for each of its rows
 	}
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		rt := kmsg.NewListOffsetsResponseTopic()
-		rt.Topic = t.Topic
+		at, found := len(resp.Topics), false
+		if isIsolation(req.IsolationLevel) {
+			if len(t.Partitions) == 0 {
+				continue
+			}
+			at, found = rows.place(t.Topic, [16]byte{}, at)
+		}
+		if !found {
+			resp.Topics = append(resp.Topics, kmsg.ListOffsetsResponseTopic{Topic: t.Topic})
+		}
+		rt := &resp.Topics[at]
 		for j := range t.Partitions {
 			p := &t.Partitions[j]
 			row := kmsg.NewListOffsetsResponseTopicPartition()
@@ -57,9 +67,6 @@ func (s *Server) handleListOffsets(r *request) pending {
 				row.Offset, row.Timestamp, row.LeaderEpoch = found.Offset, found.Timestamp, found.LeaderEpoch
 			}
 			rt.Partitions = append(rt.Partitions, row)
-		}
-		if len(rt.Partitions) > 0 || !isIsolation(req.IsolationLevel) {
-			resp.Topics = append(resp.Topics, rt)
 		}
 	}
 	return answer(resp)

@@ -10,12 +10,12 @@ import (
 
 // Batches iterates over the whole batches from the one that holds the offset, to the log's end at the time of the
 // call. A batch is valid until the next step; nothing of it is checked but what is needed to find the next. Memory
-// is bounded by the longest batch. An error ends the iteration: ErrOutOfRange for an offset outside of the log,
-// ErrCorrupt. It goes on over segments that are removed meanwhile, with what follows them.
+// is bounded by the longest batch. An error ends the iteration: ErrOutOfRange for an offset below the first segment
+// (which may lie below the log start: its owner derives from what is there) or above the end, ErrCorrupt. It goes on over segments that are removed meanwhile, with what follows them.
 func (l *Log) Batches(from int64) iter.Seq2[protocol.Batch, error] {
 	return func(yield func(protocol.Batch, error) bool) {
 		end := l.end.Load()
-		if from > end || from < l.start.Load() {
+		if from > end || from < l.First() {
 			yield(nil, l.outOfRange(from))
 			return
 		}

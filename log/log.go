@@ -63,6 +63,9 @@ func (l *Log) Dir() string { return l.dir }
 // Start is the log start offset: the first that may be read.
 func (l *Log) Start() int64 { return l.start.Load() }
 
+// First is the base of the first segment, at or below the log start: what lies between the two is still on disk.
+func (l *Log) First() int64 { return (*l.segments.Load())[0].base }
+
 // End is the log end offset: the next to be assigned.
 func (l *Log) End() int64 { return l.end.Load() }
 

@@ -310,7 +310,26 @@ func (l *life) compare(p *Partition, whole bool) error {
 		return fmt.Errorf("invented partition %x", p.id)
 	}
 	o := p.Offsets()
-	table, aborted := idempotence.New(), controlmarkers.Index{}
+	aborted := controlmarkers.Index{}
+	fold := func(table *idempotence.Table, b protocol.Batch) error {
+		h := b.Header()
+		return replayBatch(table, b, &h, start.UnixMilli(), func(e idempotence.Ended) (err error) {
+			if !e.Commit && e.Last >= o.Start {
+				aborted, err = aborted.Add(e.Aborted)
+			}
+			return err
+		})
+	}
+	table := idempotence.New()
+	if whole { // what lies below the start counts for what follows from the log
+		for _, b := range v.offered {
+			if b.Header().BaseOffset < o.End {
+				if err := fold(table, b); err != nil {
+					return err
+				}
+			}
+		}
+	}
 	for b, err := range p.Batches(o.Start) {
 		if err != nil {
 			return err
@@ -322,14 +341,10 @@ func (l *life) compare(p *Partition, whole bool) error {
 		if at := p.epochs.Load().at(max(o.Start, h.BaseOffset)); at != h.LeaderEpoch && (whole || at >= 0) {
 			return fmt.Errorf("epoch at %d is %d, the batch has %d: %v", h.BaseOffset, at, h.LeaderEpoch, *p.epochs.Load())
 		}
-		err = replayBatch(table, b, &h, start.UnixMilli(), func(e idempotence.Ended) (err error) {
-			if !e.Commit {
-				aborted, err = aborted.Add(e.Aborted)
+		if !whole {
+			if err := fold(table, b); err != nil {
+				return err
 			}
-			return err
-		})
-		if err != nil {
-			return err
 		}
 	}
 	for _, a := range aborted {
@@ -340,7 +355,7 @@ func (l *life) compare(p *Partition, whole bool) error {
 			return fmt.Errorf("aborted %+v is not in the index: %v, %w", a, found, err)
 		}
 	}
-	if o.Start > 0 {
+	if !whole && o.Start > 0 {
 		return nil // the fold from the middle lacks what came before
 	}
 	show := dump

@@ -250,3 +250,40 @@ func TestDeleteRecords(t *testing.T) {
 	_, err := p.DeleteRecords(-1)
 	wantCode(t, err, kerr.PolicyViolation)
 }
+
+// TestWindowBelowTheLogStart: a retry of a batch that was deleted is known after a kill, too, as long as the producer's window has it.
+func TestWindowBelowTheLogStart(t *testing.T) {
+	disk := vfs.NewMem()
+	n := open(t, disk, topicConfig(t, append(small(t), "file.delete.delay.ms", "0")...))
+	p := n.lead()
+	seq := int32(0)
+	for range 20 {
+		mustProduce(t, p, spec{pid: 3, seq: seq})
+		seq++
+	}
+	check := func(what string, n *node) {
+		t.Helper()
+		p := n.lead()
+		for i := range int32(5) {
+			if a, err := produce(t, p, spec{pid: 3, seq: seq - 1 - i}); err != nil || !a.Duplicate || a.BaseOffset != int64(seq-1-i) {
+				t.Errorf("%s: the batch %d from the end: %+v, %v", what, i, a, err)
+			}
+		}
+	}
+	for _, deleted := range []int64{17, 20} {
+		if _, err := p.DeleteRecords(deleted); err != nil {
+			t.Fatal(err)
+		}
+		if err := n.checkpointPoints(); err != nil {
+			t.Fatal(err)
+		}
+		check("killed", open(t, disk.CrashClone(nil), n.topic))
+		if err := p.retain(start); err != nil {
+			t.Fatal(err)
+		}
+		check("after retention", n)
+		check("after retention, killed", open(t, disk.CrashClone(nil), n.topic))
+	}
+	n.close()
+	check("stopped", open(t, disk, n.topic))
+}

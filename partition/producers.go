@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -116,18 +115,18 @@ func replayBatch(table *idempotence.Table, b protocol.Batch, h *protocol.BatchHe
 	return nil
 }
 
-// readSnapshot restores the newest snapshot at or below an offset, and gives the offset that it stands for; the log start
-// and an empty table if there is none. Damaged ones are removed and the next older taken; one whose window file is damaged
+// readSnapshot restores the newest snapshot at or below an offset, and gives the offset that it stands for; the base of the first segment
+// and an empty table if there is none. What lies below the log start counts as long as it is on disk: a producer may still ask for it. Damaged ones are removed and the next older taken; one whose window file is damaged
 // is used only if no older one is whole.
 func (p *Partition) readSnapshot(table *idempotence.Table, end int64) (int64, error) {
-	start := p.log.Start()
+	first := p.log.First()
 	type candidate struct {
 		offset  int64
 		entries []idempotence.Entry
 	}
 	var withoutWindows *candidate
 	for _, offset := range slices.Backward(slices.Clone(p.mu.snapshots)) {
-		if offset > end || offset < start {
+		if offset > end || offset < first {
 			continue
 		}
 		entries, windows, err := p.parseSnapshot(offset)
@@ -151,7 +150,7 @@ func (p *Partition) readSnapshot(table *idempotence.Table, end int64) (int64, er
 		table.Restore(withoutWindows.entries, nil, p.shared.opened.UnixMilli())
 		return withoutWindows.offset, nil
 	}
-	return start, nil
+	return first, nil
 }
 
 // parseSnapshot reads a snapshot and its windows. With an error the entries may be good all the same, and not nil then.
@@ -245,18 +244,18 @@ func (p *Partition) mendTxnIndex() error {
 
 // rebuildTxnIndex replays a segment.
 func (p *Partition) rebuildTxnIndex(base int64) error {
-	next := int64(math.MaxInt64)
+	next := base
 	for _, s := range p.log.Segments() {
 		if s.Base == base {
 			next = s.Next
 		}
 	}
 	table := idempotence.New()
-	if err := p.restore(table, max(base, p.log.Start())); err != nil {
+	if err := p.restore(table, base); err != nil {
 		return err
 	}
 	var entries controlmarkers.Index
-	err := p.replay(table, max(base, p.log.Start()), next, func(e idempotence.Ended) (err error) {
+	err := p.replay(table, base, next, func(e idempotence.Ended) (err error) {
 		if !e.Commit {
 			entries, err = entries.Add(e.Aborted)
 		}
@@ -280,7 +279,7 @@ func (p *Partition) recoverLocked(base int64) error {
 		}
 	}
 	table := idempotence.New()
-	if err := p.restore(table, max(base, p.log.Start())); err != nil {
+	if err := p.restore(table, base); err != nil {
 		return err
 	}
 	p.mu.table = table
@@ -297,6 +296,7 @@ func (p *Partition) recoverLocked(base int64) error {
 			p.snapshotLocked(s.Next)
 		}
 	}
+	e = e.trim(p.log.Start())
 	p.epochs.Store(&e)
 	if err := p.findFloorLocked(); err != nil {
 		return err
@@ -309,7 +309,7 @@ func (p *Partition) recoverLocked(base int64) error {
 func (p *Partition) recoverSegment(s log.Segment, e epochs) (epochs, error) {
 	var entries controlmarkers.Index
 	now := p.shared.opened.UnixMilli()
-	for b, err := range p.log.Batches(max(s.Base, p.log.Start())) {
+	for b, err := range p.log.Batches(s.Base) {
 		if err != nil {
 			return e, err
 		}

@@ -18,8 +18,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // what readers get is always whole batches from where they asked, with offsets that go on without a hole.
 func TestReadersNeverSeeTheWriterAtWork(t *testing.T) {
 	dir := t.TempDir()
-	files := NewFiles(vfs.OS, 3) // so few that files are opened and closed all the time
-	l, _, err := Open(vfs.OS, dir, Options{Files: files, Settings: Settings{SegmentBytes: 4000, IndexIntervalBytes: 300}}, Recovery{}, clock)
+	fsys := unsynced{vfs.OS}
+	files := NewFiles(fsys, 3) // so few that files are opened and closed all the time
+	l, _, err := Open(fsys, dir, Options{Files: files, Settings: Settings{SegmentBytes: 4000, IndexIntervalBytes: 300}}, Recovery{}, clock)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -214,11 +214,7 @@ func (h *history) checkReopen(m *vfs.Mem, l *Log, what string) {
 // Power is lost before each single operation on the disk, in several ways each; what survives must be a log without
 // a hole that has everything the owner was told is durable.
 func TestCrashAtEveryOperation(t *testing.T) {
-	seeds := 40
-	if testing.Short() {
-		seeds = 10
-	}
-	for seed := range seeds {
+	eachSeed(t, 40, func(t *testing.T, seed int) {
 		m := newMem(t)
 		var h *history
 		crashes := 0
@@ -247,7 +243,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 		if crashes == 0 {
 			t.Fatal("no crash")
 		}
-	}
+	})
 }
 
 // endOf is what bounds the durable offsets from above while a truncation may be going on.
@@ -260,7 +256,7 @@ func endOf(h *history) int64 {
 
 // A SIGKILL loses nothing that Append returned for, wherever the recovery point is.
 func TestKillLosesNothing(t *testing.T) {
-	for seed := range 40 {
+	eachSeed(t, 40, func(t *testing.T, seed int) {
 		m := newMem(t)
 		h := newHistory(t, m, seed)
 		if err := h.open(Recovery{}); err != nil {
@@ -275,14 +271,14 @@ func TestKillLosesNothing(t *testing.T) {
 			}
 		}
 		h.log.Abandon()
-	}
+	})
 }
 
 // Each operation on the disk fails once. The log then goes on without what failed, or says that it failed; what it
 // had acknowledged is there after a restart.
 func TestEveryFaultOnce(t *testing.T) {
 	faults := []error{syscall.EIO, syscall.ENOSPC, &vfs.Partial{N: 17, Err: syscall.ENOSPC}}
-	for seed := range 6 {
+	eachSeed(t, 6, func(t *testing.T, seed int) {
 		total := 0
 		for at := 1; at == 1 || at <= total; at++ {
 			m := newMem(t)
@@ -304,7 +300,7 @@ func TestEveryFaultOnce(t *testing.T) {
 		if total < 100 {
 			t.Fatalf("only %d operations", total)
 		}
-	}
+	})
 }
 
 func runWithFault(h *history, m *vfs.Mem, what func() string) {

@@ -17,6 +17,34 @@ import (
 
 var clock = time.UnixMilli(1_700_000_000_000)
 
+// eachSeed runs a test of one goroutine with some seeds, several at once. The race detector has nothing to find in it, and gets few.
+func eachSeed(t *testing.T, seeds int, test func(t *testing.T, seed int)) {
+	t.Helper()
+	if raceEnabled || testing.Short() {
+		seeds = max(1, seeds/8)
+	}
+	for seed := range seeds {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
+			test(t, seed)
+		})
+	}
+}
+
+// unsynced is the operating system's file system without fsyncs, for tests that crash nothing.
+type unsynced struct{ vfs.FS }
+
+func (u unsynced) OpenFile(name string, flag int, perm os.FileMode) (vfs.File, error) {
+	f, err := u.FS.OpenFile(name, flag, perm)
+	return unsyncedFile{f}, err
+}
+
+func (unsynced) SyncDir(string) error { return nil }
+
+type unsyncedFile struct{ vfs.File }
+
+func (unsyncedFile) Sync() error { return nil }
+
 func seeded(seed int) *rand.Rand { return rand.New(rand.NewPCG(uint64(seed), 7)) }
 
 // makeBatch builds a batch of n records with timestamps ts, ts+1, …; ts -1 gives none. Size is about bytes.

@@ -186,12 +186,7 @@ func (c *compaction) checkSegments(found map[int64]version, durable int64, what 
 
 // Power is lost before each single operation on the disk, in several ways each.
 func TestRewriteCrashAtEveryOperation(t *testing.T) {
-	seeds := 20
-	if testing.Short() {
-		seeds = 10
-	}
-	total := 0
-	for seed := range seeds {
+	eachSeed(t, 12, func(t *testing.T, seed int) {
 		m := newMem(t)
 		var c *compaction
 		crashes := 0
@@ -215,14 +210,15 @@ func TestRewriteCrashAtEveryOperation(t *testing.T) {
 			}
 		}
 		c.log.Abandon()
-		total += crashes
-	}
-	t.Logf("%d crashes", total)
+		if crashes == 0 {
+			t.Fatal("no crash")
+		}
+	})
 }
 
 // The process dies at each operation; nothing that had returned is lost, whatever was synced. Recovery itself is interrupted, too.
 func TestRewriteKill(t *testing.T) {
-	for seed := range 20 {
+	eachSeed(t, 12, func(t *testing.T, seed int) {
 		m := newMem(t)
 		var c *compaction
 		n := 0
@@ -251,7 +247,7 @@ func TestRewriteKill(t *testing.T) {
 			}
 		}
 		c.log.Abandon()
-	}
+	})
 }
 
 // interruptRecovery loses power while the log is opened.
@@ -278,7 +274,7 @@ func (c *compaction) interruptRecovery(m *vfs.Mem, what string) {
 // after a restart.
 func TestRewriteEveryFaultOnce(t *testing.T) {
 	faults := []error{syscall.EIO, syscall.ENOSPC, &vfs.Partial{N: 17, Err: syscall.ENOSPC}}
-	for seed := range 5 {
+	eachSeed(t, 5, func(t *testing.T, seed int) {
 		total := 0
 		for at := 1; at == 1 || at <= total; at++ {
 			m := newMem(t)
@@ -321,5 +317,5 @@ func TestRewriteEveryFaultOnce(t *testing.T) {
 		if total < 100 {
 			t.Fatalf("only %d operations", total)
 		}
-	}
+	})
 }

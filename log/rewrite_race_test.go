@@ -14,9 +14,10 @@ import (
 // While segments are rewritten again and again, beside a writer that appends and rolls, Sync, retention and truncation, readers get whole
 // batches from where they asked, each unharmed and the offsets rising, and none that is kept is missing.
 func TestRewriteBesideReaders(t *testing.T) {
-	files := NewFiles(vfs.OS, 3) // so few that files are opened and closed all the time
+	fsys := unsynced{vfs.OS}
+	files := NewFiles(fsys, 3) // so few that files are opened and closed all the time
 	defer files.Close()
-	l, _, err := Open(vfs.OS, t.TempDir(), Options{Files: files, Settings: Settings{SegmentBytes: 3000, IndexIntervalBytes: 300}}, Recovery{}, clock)
+	l, _, err := Open(fsys, t.TempDir(), Options{Files: files, Settings: Settings{SegmentBytes: 3000, IndexIntervalBytes: 300}}, Recovery{}, clock)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,8 +64,15 @@ func (h *history) step() error {
 			h.batches = append(h.batches[:len(h.batches):len(h.batches)], b)
 		}
 		return err
-	case k < 15:
+	case k < 14:
 		err := l.Sync(l.End() - h.rng.Int64N(3))
+		h.point = max(h.point, l.RecoveryPoint())
+		return err
+	case k == 14:
+		err := l.WriteIndexes()
+		if err == nil {
+			err = l.Advance(l.End())
+		}
 		h.point = max(h.point, l.RecoveryPoint())
 		return err
 	case k == 15:
@@ -101,7 +108,7 @@ func (h *history) truncate() error {
 	_, err := l.TruncateTo(offset, clock)
 	if err == nil {
 		h.batches = kept
-		h.point = min(h.point, l.End())
+		h.point = min(h.point, l.RecoveryPoint())
 		if want := end(kept, l.End()); l.End() != want {
 			h.t.Fatalf("end %d after truncation to %d, want %d", l.End(), offset, want)
 		}
@@ -186,7 +193,51 @@ func (h *history) check(m *vfs.Mem, durable int64, what string) {
 			h.t.Fatalf("%s: durable batch %d is gone; %+v", what, hdr.BaseOffset, report)
 		}
 	}
+	checkIndexes(h.t, m, l, what)
 	h.checkReopen(m, l, what)
+}
+
+// checkIndexes compares the index files with the batches: every entry is one that an index that is built anew would have.
+func checkIndexes(t testing.TB, m *vfs.Mem, l *Log, what string) {
+	t.Helper()
+	for _, s := range l.Segments() {
+		positions, times := map[int64]int64{}, map[int64]int64{} // by last offset
+		largest, pos := int64(noTime), int64(0)
+		data := get(t, m, "/p/"+FileName(s.Base, ExtLog))
+		for int64(len(data)) > 0 {
+			b, rest, err := protocol.SplitBatch(data)
+			if err != nil {
+				t.Fatalf("%s: segment %d at %d: %v", what, s.Base, pos, err)
+			}
+			hdr := b.Header()
+			positions[hdr.LastOffset()] = pos
+			if hdr.MaxTimestamp > largest {
+				largest, times[hdr.LastOffset()] = hdr.MaxTimestamp, hdr.MaxTimestamp
+			}
+			pos, data = pos+int64(len(b)), rest
+		}
+		for _, x := range *l.segments.Load() {
+			if x.base != s.Base {
+				continue
+			}
+			before := entry{offset: -1}
+			for i := range x.offsets.entries() {
+				e, err := x.offsets.at(x.offsets.body.Load(), i)
+				if at, ok := positions[e.offset]; err != nil || !ok || at != e.position || e.offset <= before.offset {
+					t.Fatalf("%s: segment %d: entry %d is %+v behind %+v, %v", what, s.Base, i, e, before, err)
+				}
+				before = e
+			}
+			before = entry{time: -1}
+			for i := range x.times.entries() {
+				e, err := x.times.at(x.times.body.Load(), i)
+				if at, ok := times[e.offset]; err != nil || !ok || at != e.time || e.time <= before.time {
+					t.Fatalf("%s: segment %d: time entry %d is %+v behind %+v, %v", what, s.Base, i, e, before, err)
+				}
+				before = e
+			}
+		}
+	}
 }
 
 // checkReopen appends to a recovered log, closes it and opens it cleanly.

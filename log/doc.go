@@ -72,16 +72,22 @@
 //  2. fsync of the directory if it changed.
 //  3. The recovery point moves.
 //     Commit point: 2. An error fails the log for good; nothing is tried again.
-//     Recovery: the segment that holds the recovery point and those behind are scanned, the others trusted. As long as
-//     the last segment can still be followed by another, the recovery point stays below its end: so no segment is
-//     trusted whose indexes weren't synced.
+//     Recovery: what lies at or above the recovery point is scanned, the rest trusted. As long as the last segment can still be
+//     followed by another, the recovery point stays below its end, and below the first index entry that isn't durable: so no
+//     index entry is trusted that wasn't synced.
+//
+// Advance (WriteIndexes came before it)
+//  1. As Sync, with the indexes of the last segment: the recovery point comes up to the last batch.
+//     Commit point, recovery: as Sync's.
 //
 // TruncateTo
 //  1. The log's end, and the recovery point with it, go down.
 //  2. The segments behind are renamed to .deleted, the last first, the directory synced after each.
-//  3. The entries at or above the offset are cut off both indexes, the .log is cut and synced.
+//  3. The .log is cut and synced.
+//  4. The entries at or above the offset are cut off both indexes, which are synced.
 //     Commit point: 3.
-//     Recovery: before it, the log ends somewhere between the offset and its old end, without a hole. The owner writes
+//     Recovery: before it, the log ends somewhere between the offset and its old end, without a hole; behind it, index entries
+//     that point behind the end of the log show that the indexes are to be built anew. The owner writes
 //     its checkpoint of the recovery point before the next append.
 //
 // ResetTo
@@ -111,7 +117,8 @@
 //     come back whole, as in Kafka: nothing was to stay of them, and nothing of what stays is in them.
 //
 // Close
-//  1. The last time index entry is added, the indexes are written. Nothing is synced.
+//  1. The last time index entry is added, the indexes are written.
+//  2. As Advance. An index without entries by offset isn't synced: it takes a segment of a few KiB to be read instead.
 //     Recovery: none after a clean shutdown; where an index isn't what it should be, reads notice and do without it.
 //
 // Open
@@ -120,11 +127,13 @@
 //     files replace all segments in their range of offsets.
 //  2. After a clean shutdown only the end of the last segment is read, from its last index entry on. If that isn't a
 //     whole batch it is scanned. Segments without a plausible index are scanned, too.
-//  3. Else all segments from the recovery point's on are scanned: each batch must be whole, of magic 2, have its CRC and
+//  3. Else all from the batch on that holds the recovery point is scanned, once: each batch must be whole, of magic 2, have its CRC and
 //     rise in offset. What doesn't is cut off, and the segments behind are removed, these first. The same happens where
 //     a segment ends before the next begins, above the recovery point and unless the log was compacted: its
-//     end was lost. Both indexes of a scanned segment are written anew, but for a last one too small to have entries. If whole batches lie behind the place of the cut, what is
+//     end was lost. Both indexes of a scanned segment are written anew from where the scan began, but for a last one too small to have entries. If whole batches lie behind the place of the cut, what is
 //     cut off is copied to a .cut file, durably, before anything else, and a segment behind that holds some is renamed to one.
+//     The batch that holds the recovery point is found by the last index entry below it; where that doesn't lead there the segment is scanned
+//     whole. The owner is told of every batch that is scanned (Replay).
 //     Recovery: steps 1 to 3 again. A copy that is there already is taken as it is.
 //
 // Mend (an index in which reads found wrong entries)

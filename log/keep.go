@@ -201,7 +201,7 @@ func searchBatches(f io.ReaderAt, from, to, next, base int64) (found searched, e
 			return found, err
 		}
 		pos := w.pos
-		hdr, err := w.checkNext()
+		hdr, _, err := w.checkNext()
 		switch {
 		case err == nil:
 			found.batches++

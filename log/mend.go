@@ -46,7 +46,8 @@ func (l *Log) mend(s *segment) error {
 		return err
 	}
 	defer f.Close()
-	found, cause, err := s.scan(f, int64(l.settings.IndexIntervalBytes))
+	s.hold()
+	found, cause, err := s.scan(f, extent{next: s.base, maxTime: noTime, maxTimeOffset: s.base}, int64(l.settings.IndexIntervalBytes), nil)
 	if err != nil {
 		return err
 	}

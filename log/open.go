@@ -48,6 +48,7 @@ type opener struct {
 	swaps    []string // names with SuffixSwap
 	cleaned  int64    // least base among the names with SuffixCleaned; -1 for none
 
+	replaying    bool      // the owner has been told that a scan begins
 	implausibles []Rebuilt // indexes that were not taken for one
 }
 
@@ -82,8 +83,12 @@ func (o *opener) open() error {
 		return o.reset()
 	}
 	if o.recovery.Clean {
+		last := segs[len(segs)-1]
+		if !last.offsets.hold {
+			last.indexed = end
+		}
 		l.setRecovered(end)
-		l.recovered.Store(segs[len(segs)-1].checkpoint(end))
+		l.recovered.Store(last.checkpoint(end))
 	} else {
 		l.setRecovered(max(0, min(o.recovery.RecoveryPoint, end)))
 	}

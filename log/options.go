@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"oncelog/internal/vfs"
+	"oncelog/protocol"
 )
 
 // Errors of this package; the facts are wrapped around them.
@@ -55,8 +56,21 @@ type Recovery struct {
 	// AllowGaps: offsets may be missing between two segments (the topic is or was compacted). Otherwise a gap
 	// above the recovery point is the lost end of a segment, and what lies behind it is cut off.
 	AllowGaps bool
+	// Replay, if not nil, is told of what is scanned after a crash, so that nobody has to read it again.
+	Replay Replay
 	// Segments is what Log.Segments said when the log was closed, for a clean start; nil: not known.
 	Segments []Segment
+}
+
+// A Replay follows the scan that a recovery makes. An error ends it.
+type Replay interface {
+	// Begin comes first: the first batch that is scanned has the offset from, or holds it. The log can be read below; others are names in
+	// the directory that are not log's.
+	Begin(l *Log, others []string, from int64) error
+	// Batch is told of each batch that is good. b is the batch, or nil if that has more than 64 KiB; it is valid until the call returns.
+	Batch(segment int64, h *protocol.BatchHeader, b protocol.Batch) error
+	// End is told of each segment when all of its batches were.
+	End(Segment) error
 }
 
 func (s Settings) withDefaults() Settings {

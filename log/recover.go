@@ -32,15 +32,22 @@ func (o *opener) recover(segs []*segment) error {
 		size := s.size.Load()
 		lost := i < last && i >= scanFrom && o.gap(found.next, segs[i+1].base)
 		if lost || found.size < size {
-			if err := o.mayCut(s, found, cause); err != nil {
-				return err
+			err := o.mayCut(s, found, cause)
+			if err == nil {
+				err = o.cutAt(segs, i, found, cause)
 			}
-			return o.cutAt(segs, i, found, cause)
+			if err == nil {
+				err = o.replayed(s, found, i >= scanFrom)
+			}
+			return err
 		}
 		if i < last {
 			found.next = segs[i+1].base
 		}
 		s.publish(found)
+		if err := o.replayed(s, found, i >= scanFrom); err != nil {
+			return err
+		}
 		switch {
 		case !s.offsets.hold:
 		case i == last && i >= scanFrom && s.offsets.entries() == 0:
@@ -107,6 +114,11 @@ func (o *opener) recoverSegment(s *segment, scan, first, last bool) (found exten
 	}
 	if found.size == 0 {
 		found.next = s.base
+		if scan {
+			if err := o.beginReplay(s, found); err != nil {
+				return found, nil, err
+			}
+		}
 		s.warm, s.lastTime = true, noTime
 		if s.offsets.longer || s.times.longer || s.offsets.entries() > 0 || s.times.entries() > 0 {
 			s.hold()
@@ -133,7 +145,22 @@ func (o *opener) recoverSegment(s *segment, scan, first, last bool) (found exten
 	if !scan {
 		o.report.Scanned = append(o.report.Scanned, s.base)
 	}
-	found, cause, err = s.scan(f, int64(o.log.settings.IndexIntervalBytes))
+	from := extent{next: s.base, maxTime: noTime, maxTimeOffset: s.base}
+	if !scan {
+		s.hold()
+	} else {
+		if from, err = o.resume(s, f, from); err != nil {
+			return found, nil, err
+		}
+		if err = o.beginReplay(s, from); err != nil {
+			return found, nil, err
+		}
+	}
+	var tell func(*protocol.BatchHeader, protocol.Batch) error
+	if scan && o.recovery.Replay != nil {
+		tell = func(h *protocol.BatchHeader, b protocol.Batch) error { return o.recovery.Replay.Batch(s.base, h, b) }
+	}
+	found, cause, err = s.scan(f, from, int64(o.log.settings.IndexIntervalBytes), tell)
 	if err == nil && cause != nil && !scan && !last {
 		err = fmt.Errorf("%s below the recovery point: %w", s.data.path(), cause)
 	}
@@ -201,16 +228,15 @@ func (s *segment) hold() {
 	s.lastTime, s.sinceEntry, s.warm = noTime, 0, true
 }
 
-// scan goes through the whole segment, checks each batch and collects the index entries. found is what is good; cause
-// what ended it, nil for the end of the file.
-func (s *segment) scan(f vfs.File, interval int64) (found extent, cause, err error) {
-	s.hold()
+// scan goes through the segment from what is known to be good on, checks each batch, tells of it if anybody wants to know, and collects the
+// index entries behind those that are there. found is what is good; cause what ended it, nil for the end of the file.
+func (s *segment) scan(f vfs.File, from extent, interval int64, tell func(*protocol.BatchHeader, protocol.Batch) error) (found extent, cause, err error) {
 	buf := copies.Get().(*[copyLen]byte)
 	defer copies.Put(buf)
-	w := walker{f: f, end: s.size.Load(), buf: buf[:]}
-	found = extent{next: s.base, maxTime: noTime, maxTimeOffset: s.base}
+	w := walker{f: f, pos: from.size, end: s.size.Load(), buf: buf[:]}
+	found = from
 	for {
-		hdr, err := w.checkNext()
+		hdr, b, err := w.checkNext()
 		switch {
 		case err == io.EOF:
 			s.sinceEntry = 0 // as of a segment that was just opened
@@ -229,25 +255,34 @@ func (s *segment) scan(f vfs.File, interval int64) (found extent, cause, err err
 		if err := s.reserve(interval); err != nil {
 			return found, nil, err
 		}
+		if tell != nil {
+			if err := tell(&hdr, b); err != nil {
+				return found, nil, err
+			}
+		}
 		s.noteBatch(&found, &hdr, found.size, interval)
 		found.size += int64(hdr.Size)
 		found.next = hdr.LastOffset() + 1
 	}
 }
 
-// checkNext is next with the batch's CRC checked, in memory bounded by the buffer.
-func (w *walker) checkNext() (protocol.BatchHeader, error) {
+// checkNext is next with the batch's CRC checked, in memory bounded by the buffer. The batch is nil if it is larger.
+func (w *walker) checkNext() (protocol.BatchHeader, protocol.Batch, error) {
 	hdr, pos, err := w.next()
 	if err != nil {
-		return hdr, err
+		return hdr, nil, err
 	}
 	const covered = 21 // where the bytes begin that the CRC is of
 	end := w.pos
 	sum := uint32(0)
+	var whole protocol.Batch
 	for w.pos = pos; w.pos < end; {
 		b, err := w.bytes(int(min(end-w.pos, int64(len(w.buf)))))
 		if err != nil {
-			return hdr, err
+			return hdr, nil, err
+		}
+		if len(b) == int(hdr.Size) {
+			whole = b
 		}
 		part := b
 		if w.pos == pos {
@@ -257,9 +292,9 @@ func (w *walker) checkNext() (protocol.BatchHeader, error) {
 		w.pos += int64(len(b))
 	}
 	if sum != hdr.CRC {
-		return hdr, fmt.Errorf("batch at %d has CRC %#08x, its bytes %#08x: %w", pos, hdr.CRC, sum, ErrCorrupt)
+		return hdr, nil, fmt.Errorf("batch at %d has CRC %#08x, its bytes %#08x: %w", pos, hdr.CRC, sum, ErrCorrupt)
 	}
-	return hdr, nil
+	return hdr, whole, nil
 }
 
 // writeIndexes puts down the indexes of a scanned segment. Those of a trusted one must be durable before it counts

@@ -67,7 +67,7 @@ func TestRewriteBesideReaders(t *testing.T) {
 			segs := l.Segments()
 			if base := segs[len(segs)/3].Base; base <= committed.Load() {
 				removed, err := l.RemoveBefore(base)
-				if err != nil {
+				if err != nil && !errors.Is(err, ErrOutOfRange) { // it has been rewritten just now
 					t.Fatal(err)
 				}
 				for _, r := range removed {

@@ -49,13 +49,18 @@ func (w *walker) next() (h protocol.BatchHeader, pos int64, err error) {
 	return h, pos, nil
 }
 
-// bytes returns n bytes at w.pos, n at most len(buf).
+// bytes returns n bytes at w.pos, n at most len(buf). What is in the buffer is not read again.
 func (w *walker) bytes(n int) ([]byte, error) {
-	if from := w.pos - w.at; from >= 0 && from+int64(n) <= int64(w.have) {
-		return w.buf[from : from+int64(n)], nil
+	kept := 0
+	if from := w.pos - w.at; from >= 0 && from < int64(w.have) {
+		if from+int64(n) <= int64(w.have) {
+			return w.buf[from : from+int64(n)], nil
+		}
+		kept = copy(w.buf, w.buf[from:w.have])
 	}
 	want := int(min(int64(len(w.buf)), w.end-w.pos))
-	got, err := w.f.ReadAt(w.buf[:want], w.pos)
+	got, err := w.f.ReadAt(w.buf[kept:want], w.pos+int64(kept))
+	got += kept
 	w.at, w.have = w.pos, got
 	if got >= n {
 		return w.buf[:n], nil

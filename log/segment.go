@@ -27,6 +27,7 @@ type segment struct {
 	removed   atomic.Bool
 	suspected atomic.Bool // its offset index has wrong entries
 	synced    bool        // the whole segment, indexes included, is durable; guarded by Log.syncing
+	indexed   int64       // so are the index entries below this offset; guarded by Log.syncing
 
 	// What readers see of the segment's end; written by the writer between two steps of version.
 	version                            atomic.Uint32 // odd while the rest is being changed
@@ -60,7 +61,7 @@ func newSegment(l *Log, base, now int64) *segment {
 
 // bareSegment makes a segment that isn't going to be appended to.
 func bareSegment(l *Log, base, now int64) *segment {
-	s := &segment{log: l, base: base, created: now, firstTime: unknownTime}
+	s := &segment{log: l, base: base, created: now, firstTime: unknownTime, indexed: base}
 	s.data = file{segment: s, ext: ExtLog}
 	s.offsets = index{file: file{segment: s, ext: ExtIndex}, width: offsetEntryLen}
 	s.times = index{file: file{segment: s, ext: ExtTimeIndex}, width: timeEntryLen}
@@ -232,7 +233,7 @@ func (s *segment) largest() (extent, error) {
 	switch {
 	case err != nil && !errors.Is(err, ErrCorrupt):
 		return e, err
-	case err != nil, ok && (last.time < 0 || last.offset >= e.next):
+	case err != nil, ok && (last.time <= 0 || last.offset >= e.next): // zeros are what a loss of power leaves of an entry
 		if found, err = s.scanLargest(found, entry{}, e); err != nil {
 			return e, err
 		}

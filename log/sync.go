@@ -8,33 +8,54 @@ import (
 // Sync makes everything below upTo durable (the log's end at the most) and moves the recovery point there. It may
 // run while the writer appends; the fsyncs don't hold it up. After an error the log is failed: what the disk has is
 // unknown, and a second fsync would not tell.
-func (l *Log) Sync(upTo int64) error {
+//
+// Of the last segment's indexes only what Advance has synced is durable. As long as there is more of them the recovery point stays behind.
+func (l *Log) Sync(upTo int64) error { return l.syncTo(upTo, false) }
+
+// Advance is Sync with the indexes of the last segment as WriteIndexes left them, so that a recovery need not read what lies
+// below. upTo is the log's end as of WriteIndexes.
+func (l *Log) Advance(upTo int64) error { return l.syncTo(upTo, true) }
+
+func (l *Log) syncTo(upTo int64, indexes bool) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
-	point, err := l.flush(upTo)
+	point, err := l.flush(upTo, indexes)
 	if err == nil {
 		raise(&l.recovered, point)
 	}
 	return err
 }
 
+// WriteIndexes writes the entries of the last segment's indexes that are only in memory to their files. It is the owner's, as Append is.
+func (l *Log) WriteIndexes() error {
+	if err := l.writable(); err != nil {
+		return err
+	}
+	s := l.active()
+	if s.offsets.entries() == 0 {
+		return nil // a recovery reads the segment from its start anyway
+	}
+	return errors.Join(s.offsets.write(), s.times.write())
+}
+
 // Flush is Sync but for the recovery point, which stays: the owner has something yet to write that belongs below it.
 func (l *Log) Flush(upTo int64) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
-	_, err := l.flush(upTo)
+	_, err := l.flush(upTo, false)
 	return err
 }
 
 // flush makes everything below upTo durable, and gives the recovery point that this allows.
-func (l *Log) flush(upTo int64) (point int64, err error) {
+func (l *Log) flush(upTo int64, indexes bool) (point int64, err error) {
 	if err := l.writable(); err != nil {
 		return 0, err
 	}
 	upTo = min(upTo, l.end.Load())
 	segs := *l.segments.Load()
 	active := segs[len(segs)-1]
-	if upTo <= l.durable.Load() && (upTo > active.base || upTo <= l.recovered.Load()) {
+	indexes = indexes && active.offsets.entries() > 0 && active.indexed < upTo
+	if !indexes && upTo <= l.durable.Load() && (upTo > active.base || upTo <= l.recovered.Load()) {
 		return active.checkpoint(upTo), nil
 	}
 	for i, s := range segs {
@@ -45,15 +66,21 @@ func (l *Log) flush(upTo int64) (point int64, err error) {
 		files := s.files()
 		last := i+1 == len(segs)
 		n := len(files)
-		if last {
+		if last && !indexes {
 			n = 1
 		}
-		for _, f := range files[:n] {
+		for k, f := range files[:n] {
+			if k == 0 && last && upTo <= l.durable.Load() {
+				continue
+			}
 			if err := l.syncFile(f); err != nil {
 				return 0, err
 			}
 		}
 		s.synced = !last
+		if n > 1 {
+			s.indexed = max(s.indexed, upTo)
+		}
 	}
 	if l.dirDirty.Load() {
 		if err := l.syncDir(); err != nil {
@@ -64,21 +91,31 @@ func (l *Log) flush(upTo int64) (point int64, err error) {
 	return active.checkpoint(upTo), nil
 }
 
-// checkpoint is the recovery point when everything below an offset, in this last segment, is durable but its indexes:
-// one less, unless the segment holds nothing. Were it the base of the segment to come, recovery would trust them.
+// checkpoint is the recovery point when everything below an offset, in this last segment, is durable but for what its indexes
+// have from indexed on: one less, unless the segment holds nothing. Were it the base of the segment to come, recovery would trust the
+// indexes whole, and the last entry of the one by time comes only then.
 func (s *segment) checkpoint(durable int64) int64 {
-	if durable > s.base {
-		return durable - 1
+	if durable <= s.base {
+		return durable
 	}
-	return durable
+	if s.offsets.entries() > 0 {
+		durable = min(durable, s.indexed)
+	}
+	return max(s.base, durable-1)
 }
 
 func (l *Log) syncFile(f *file) error {
 	err := f.sync()
-	if err == nil || f.segment.removed.Load() {
+	if err == nil || f.segment.removed.Load() || isNotExist(err) && f.optional() {
 		return nil
 	}
 	return l.fail("fsync of "+f.path(), err)
+}
+
+// optional tells of the files of indexes without entries: a segment without batches has none.
+func (x *file) optional() bool {
+	s := x.segment
+	return x == &s.offsets.file && s.offsets.entries() == 0 || x == &s.times.file && s.times.entries() == 0
 }
 
 func (x *file) sync() error {
@@ -104,9 +141,8 @@ func (l *Log) Quiesce() error {
 	return errors.Join(s.offsets.flush(), s.times.flush())
 }
 
-// Close ends the log as a clean shutdown wants it: the indexes are written, with an entry for the greatest timestamp.
-// Nothing is synced; the owner called Sync before if it is going to say that the shutdown was clean. Slices stay
-// readable until they are released. RecoveryPoint is the log's end now if Durable is.
+// Close ends the log as a clean shutdown wants it: the indexes are written, with an entry for the greatest timestamp, and everything is
+// synced but an index without entries. RecoveryPoint is the log's end then. Slices stay readable until they are released.
 func (l *Log) Close() error {
 	if err := l.writable(); err != nil {
 		l.Abandon()
@@ -115,10 +151,14 @@ func (l *Log) Close() error {
 		}
 		return fmt.Errorf("closed without its indexes: %w", err)
 	}
+	end := l.end.Load()
 	err := l.active().finish()
+	if err == nil {
+		err = l.Advance(end)
+	}
 	l.Abandon()
-	if err == nil && l.durable.Load() == l.end.Load() {
-		l.recovered.Store(l.end.Load())
+	if err == nil {
+		l.recovered.Store(end)
 	}
 	return err
 }

@@ -6,7 +6,7 @@ import "testing"
 // whether the segment is still the last one then or not.
 func TestFlushLeavesTheRecoveryPoint(t *testing.T) {
 	for _, roll := range []bool{false, true} {
-		l, _ := mustOpen(t, newMem(t), Settings{}, Recovery{})
+		l, _ := mustOpen(t, newMem(t), Settings{IndexIntervalBytes: 1000}, Recovery{})
 		mustAppend(t, l, makeBatch(t, 0, 1, 1000, 200))
 		mustAppend(t, l, makeBatch(t, 1, 1, 1000, 200))
 		for range 2 {

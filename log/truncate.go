@@ -119,16 +119,13 @@ func (l *Log) cut(old *segment, offset int64, now time.Time) error {
 		}
 	}
 	s := newSegment(l, old.base, old.created)
-	s.firstTime = old.firstTime
+	s.firstTime, s.indexed = old.firstTime, min(old.indexed, e.next)
 	if e.size == 0 {
 		s.created, s.firstTime = now.UnixMilli(), unknownTime
 	}
 	for k, x := range []*index{&s.offsets, &s.times} {
 		x.exists, x.longer = true, true
 		x.reset(entries[k])
-		if err := x.write(); err != nil {
-			return err
-		}
 	}
 	if err := s.resume(e); err != nil {
 		return err
@@ -142,8 +139,16 @@ func (l *Log) cut(old *segment, offset int64, now time.Time) error {
 	l.end.Store(e.next)
 	l.start.Store(min(l.start.Load(), e.next))
 	l.lowerRecovered(e.next)
+	l.recovered.Store(min(l.recovered.Load(), s.checkpoint(e.next)))
 	old.drop()
-	return errors.Join(h.Truncate(e.size), h.Sync())
+	// The log comes first: entries of batches that are gone are seen for what they are, batches without their entries are not.
+	if err := errors.Join(h.Truncate(e.size), h.Sync()); err != nil {
+		return err
+	}
+	if err := errors.Join(s.offsets.write(), s.times.write()); err != nil {
+		return err
+	}
+	return errors.Join(s.offsets.sync(), s.times.sync())
 }
 
 // resume sets the state of a cut segment that the next append goes by.

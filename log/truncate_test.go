@@ -173,7 +173,7 @@ func TestSyncTouchesWhatIsNeeded(t *testing.T) {
 		}
 		return nil
 	})
-	l, _ := mustOpen(t, fsys, Settings{SegmentBytes: 450}, Recovery{})
+	l, _ := mustOpen(t, fsys, Settings{SegmentBytes: 450, IndexIntervalBytes: 1000}, Recovery{})
 	step := func(upTo int64, want string, point int64) {
 		t.Helper()
 		synced = nil

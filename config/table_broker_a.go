@@ -183,4 +183,5 @@ var brokerTableA = []Def{
 	{Name: "log.segment.bytes", Type: Int, Default: "1073741824", check: atLeast(1048576), Scope: ClusterWide, Use: Used, Doc: "Most bytes of a segment."},
 	{Name: "log.segment.delete.delay.ms", Type: Long, Default: "60000", check: atLeast(0), Scope: ClusterWide, Use: Used, Doc: "How long the files of a deleted segment stay on disk."},
 	{Name: "http.listener", Type: String, Default: "127.0.0.1:9644", check: hostPort, ReadOnly: true, Own: true, Use: Used, Doc: "Address of the console, /metrics, /healthz and /readyz, as host:port; empty turns them off."},
+	{Name: "log.recovery.max.bytes", Type: Long, Default: "1073741824", check: atLeast(1), ReadOnly: true, Own: true, Use: Used, Doc: "Bytes of a log directory that are read again after a crash; logs are synced in the background before there are more."},
 }

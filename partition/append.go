@@ -155,6 +155,8 @@ func (p *Partition) writeLocked(w *write) error {
 		return p.storageErrorLocked(err)
 	}
 	p.mu.noSpace, p.mu.touched = false, true
+	p.mu.behind += int64(len(w.batch))
+	p.shared.advancer.note(int64(len(w.batch)))
 	return p.applyLocked(w, at.Segment)
 }
 

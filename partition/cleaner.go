@@ -65,10 +65,10 @@ func (s *Set) planCleaning() {
 	}
 }
 
-// checkpointCleaned writes up to where each log is clean. One at a time: what an older one knew must not come after a newer one.
-func (s *Set) checkpointCleaned() error {
-	s.cleanedFile.Lock()
-	defer s.cleanedFile.Unlock()
+// checkpointCleaned writes up to where each log is clean.
+func (s *Set) checkpointCleaned() error { return s.cleaned.write(s.writeCleaned) }
+
+func (s *Set) writeCleaned() error {
 	offsets := map[key]int64{}
 	for p := range s.All() {
 		p.compaction.mu.Lock()

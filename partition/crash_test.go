@@ -235,6 +235,13 @@ func (l *life) run() {
 			l.end(a, 3, i == 2)
 		}
 	}
+	l.on(b, "advance", (*Partition).advance)
+	l.checkpoint()
+	l.append(b, spec{pid: 2, txn: true})
+	l.append(b, spec{n: 2})
+	l.end(b, 2, false)
+	l.on(b, "advance", (*Partition).advance)
+	l.append(b, spec{pid: 5})
 	l.on(b, "sync", (*Partition).Sync)
 	l.on(a, "delete records", func(p *Partition) error { _, err := p.DeleteRecords(min(9, p.Offsets().HW)); return err })
 	l.checkpoint()
@@ -259,6 +266,11 @@ func (l *life) run() {
 	l.append(a, spec{pid: 1})
 	l.on(c, "sync", (*Partition).Sync)
 	l.append(c, spec{pid: 4})
+	l.on(a, "advance", (*Partition).advance)
+	l.checkpoint()
+	l.append(a, spec{pid: 3, txn: true})
+	l.end(a, 3, false)
+	l.append(a, spec{pid: 1})
 	l.closed()
 }
 

@@ -51,15 +51,45 @@ func (s *Set) Create(topic string, id [16]byte, index int32, cfg *config.Topic, 
 // forgetPredecessor makes sure that no checkpoint tells of an earlier partition of that name: its offsets would be taken for
 // those of the new one after a crash.
 func (s *Set) forgetPredecessor(k key) error {
-	if s.checkpoints.stalePoints.has(k) {
-		if err := s.checkpointPoints(); err != nil {
-			return err
-		}
+	return errors.Join(s.points.forget(k, s.writePoints), s.marks.forget(k, s.writeHighWatermarks), s.cleaned.forget(k, s.writeCleaned))
+}
+
+// checkpointsAreStale notes that the checkpoints tell of a partition that is no more.
+func (s *Set) checkpointsAreStale(k key) {
+	for _, c := range []*checkpointing{&s.points, &s.marks, &s.cleaned} {
+		c.stale.add(k)
 	}
-	if s.checkpoints.staleMarks.has(k) {
-		return s.checkpointHighWatermarks()
+}
+
+// checkpointing is the writing of a checkpoint: one at a time, as what an older writing has seen must not come after a newer one.
+type checkpointing struct {
+	sync.Mutex
+	stale keySet // partitions that were removed while the file tells of them
+}
+
+func (c *checkpointing) write(write func() error) error {
+	c.Lock()
+	defer c.Unlock()
+	return c.writeLocked(write)
+}
+
+func (c *checkpointing) writeLocked(write func() error) error {
+	stale := c.stale.take()
+	err := write()
+	if err != nil {
+		c.stale.put(stale)
 	}
-	return nil
+	return err
+}
+
+// forget writes the checkpoint if it tells of a partition that was removed.
+func (c *checkpointing) forget(k key, write func() error) error {
+	c.Lock()
+	defer c.Unlock()
+	if !c.stale.has(k) {
+		return nil
+	}
+	return c.writeLocked(write)
 }
 
 // keySet is the names of partitions that are gone while a checkpoint still tells of them.

@@ -232,7 +232,8 @@ func TestSuccessorIsNotTakenForItsPredecessor(t *testing.T) {
 	if _, err := p.DeleteRecords(8); err != nil {
 		t.Fatal(err)
 	}
-	for _, checkpoint := range []func() error{p.Sync, n.checkpointPoints, n.checkpointHighWatermarks} {
+	p.compaction.mu.known, p.compaction.mu.cleaned = true, 9
+	for _, checkpoint := range []func() error{p.Sync, n.checkpointPoints, n.checkpointHighWatermarks, n.checkpointCleaned} {
 		if err := checkpoint(); err != nil {
 			t.Fatal(err)
 		}
@@ -255,7 +256,7 @@ func TestSuccessorIsNotTakenForItsPredecessor(t *testing.T) {
 	if o := q.Offsets(); o.Start != 0 || o.End != 3 {
 		t.Errorf("%+v\n%s", o, again.logs)
 	}
-	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile} {
+	for _, name := range []string{recoveryPointFile, logStartFile, highWatermarkFile, cleanerFile} {
 		if got := readFile(t, again.fsys, "/data/"+name); bytes.Contains(got, []byte("t 0 ")) && !bytes.Contains(got, []byte("t 0 0\n")) {
 			t.Errorf("%s: %q", name, got)
 		}

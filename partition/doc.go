@@ -43,6 +43,10 @@
 // failed fsync takes the partition offline: what the disk has is unknown, and a second fsync would not tell. Without room for the
 // other files the log is synced and the recovery point stays.
 //
+// Advance: besides, the last segment's indexes and a snapshot of the producers at the log's end are written and synced, so that a recovery has
+// to read nothing below. It is done in the background, where most has been appended since the last time, before a log directory has more than
+// log.recovery.max.bytes to read again, and is followed by the checkpoint of recovery points. The newest two of these snapshots within segments are kept.
+//
 // Leader epochs: an epoch is in the batches, so its line in leader-epoch-checkpoint may come later: it is written, durably, before the
 // recovery point moves over the epoch's begin, and at a stop.
 //
@@ -52,10 +56,10 @@
 // Stop: snapshots at the end, everything synced, checkpoints, and last the marker, which is there only if all went well. The next start
 // takes the marker away durably before it changes anything else.
 //
-// Start after a crash: the log scans the segments from the recovery point on and cuts off a torn end. Then the producers' state is loaded from the
-// snapshot at or before the first scanned segment, and the batches behind are replayed: that gives the state, the transaction indexes and the leader
-// epochs of those segments anew. Start after a clean stop: nothing is read but what names and sizes tell; the producers' state is loaded
-// when it is first needed.
+// Start after a crash: the log scans what lies behind the recovery point and cuts off a torn end. The producers' state begins with the newest snapshot
+// that the recovery point vouches for, and follows the scan, batch by batch: that gives the state, what the transaction indexes and the leader
+// epochs lack, and a snapshot at the end of each segment. What lies below the recovery point stays as it is. Start after a clean stop: nothing is read but
+// what names and sizes tell; the producers' state is loaded when it is first needed.
 //
 // Damage, which no crash explains: a clean stop also writes down which segments it left and how large their files were (segments-checkpoint, ours).
 // What the next start finds to be missing or shorter takes the partition offline, now and later, until the file damage.txt in its directory,

@@ -49,7 +49,10 @@ func (p *Partition) quiesce() {
 		_ = p.fail(err)
 		return
 	}
-	if p.log.Durable() < p.log.End() {
+	if p.mu.behind > replayBytesMax {
+		p.advanceNext.Store(true)
+	}
+	if p.log.Durable() < p.log.End() || p.mu.behind > replayBytesMax {
 		p.syncSoon() // it is on disk anyway by now, and the next start need not look
 	}
 }
@@ -182,14 +185,7 @@ func (s *Set) logged(checkpoint func() error) func() {
 }
 
 // checkpointPoints writes the recovery points and the log starts.
-func (s *Set) checkpointPoints() error {
-	stale := s.checkpoints.stalePoints.take()
-	err := s.writePoints()
-	if err != nil {
-		s.checkpoints.stalePoints.put(stale)
-	}
-	return err
-}
+func (s *Set) checkpointPoints() error { return s.points.write(s.writePoints) }
 
 func (s *Set) writePoints() error {
 	recovery, start := map[key]int64{}, map[key]int64{}
@@ -212,14 +208,7 @@ func (s *Set) writePoints() error {
 }
 
 // checkpointHighWatermarks writes the high watermarks.
-func (s *Set) checkpointHighWatermarks() error {
-	stale := s.checkpoints.staleMarks.take()
-	err := s.writeHighWatermarks()
-	if err != nil {
-		s.checkpoints.staleMarks.put(stale)
-	}
-	return err
-}
+func (s *Set) checkpointHighWatermarks() error { return s.marks.write(s.writeHighWatermarks) }
 
 func (s *Set) writeHighWatermarks() error {
 	offsets := map[key]int64{}

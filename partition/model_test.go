@@ -295,7 +295,7 @@ func TestPowerFailure(t *testing.T) {
 				m.step()
 				switch {
 				case i%7 == 6:
-					if err := m.p.Sync(); err != nil {
+					if err := m.p.sync(i%3 == 0); err != nil {
 						t.Fatal(err)
 					}
 				case i%13 == 12:

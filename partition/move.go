@@ -169,8 +169,7 @@ func (m *move) swap(from *Set, now time.Time) (*Partition, error) {
 	if err != nil {
 		return moved, moved.fail(fmt.Errorf("its old directory %s is in the way: %w", p.dir, err))
 	}
-	from.checkpoints.stalePoints.add(p.key())
-	from.checkpoints.staleMarks.add(p.key())
+	from.checkpointsAreStale(p.key())
 	from.shared.points.ring(&from.shared.schedule)
 	from.shared.highWatermarks.ring(&from.shared.schedule)
 	from.removeLater(old, p.cfg.Load().FileDeleteDelayMs)

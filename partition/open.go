@@ -8,7 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"log/slog"
-	"maps"
+	"math"
 	"path/filepath"
 	"runtime"
 	"slices"
@@ -53,6 +53,9 @@ func OpenSet(o Options, now time.Time) (*Set, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	s.stopped.Go(func() { s.shared.schedule.run(ctx) })
+	if !s.clean {
+		s.shared.advancer.soon() // what has just been read need not be read again
+	}
 	s.planHousekeeping()
 	s.planCleaning()
 	return s, nil
@@ -64,6 +67,7 @@ func newSet(o Options, c *claim, now time.Time) *Set {
 			fsys: o.FS, logger: o.Logger, nodeID: c.NodeID, opened: now, failed: o.failed,
 			files: log.NewFiles(o.FS, openFiles()), schedule: schedule{planned: make(chan struct{}, 1)},
 			making: crew{limit: runtime.GOMAXPROCS(0)}, syncs: crew{limit: syncsAtOnce}, parent: dirSync{fsys: o.FS, dir: o.Dir},
+			advancer: advancer{rounds: crew{limit: 1}},
 		},
 		dir: o.Dir, claim: c, registerer: o.Registerer, brokerEpoch: o.BrokerEpoch, previous: -1,
 	}
@@ -75,6 +79,7 @@ func newSet(o Options, c *claim, now time.Time) *Set {
 		return millis(min(b.Int("log.flush.offset.checkpoint.interval.ms"), b.Int("log.flush.start.offset.checkpoint.interval.ms")))
 	}
 	s.shared.points.do = s.logged(s.checkpointPoints)
+	s.shared.advancer.round = s.advance
 	s.shared.cleaned.delay = func() time.Duration { return cleanedDelay }
 	s.shared.cleaned.do = s.logged(s.checkpointCleaned)
 	s.shared.highWatermarks.delay = func() time.Duration {
@@ -274,79 +279,97 @@ func (s *Set) removeNameless(k key, dir string, cause error) bool {
 // open opens the log and what belongs to it. After a crash the producers' state is rebuilt at once, else when it is first
 // needed.
 func (p *Partition) open(r log.Recovery, highWatermark int64, now time.Time) (err error) {
+	opened := false
 	defer func() {
 		if v := recover(); v != nil {
 			err = fmt.Errorf("panic: %v", v)
 		}
+		if !opened {
+			p.log = nil
+		}
 	}()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	rec := newRecovery(p, r.RecoveryPoint)
+	r.Replay = rec
 	o := log.Options{Files: p.shared.files, Settings: segmentSettings(p.cfg.Load())}
 	l, report, err := log.Open(p.shared.fsys, p.dir, o, r, now)
 	if err != nil {
 		return err
 	}
-	p.log = l
-	p.mu.Lock()
-	defer p.mu.Unlock()
+	p.log, opened = l, true
 	p.tell(report)
 	for _, removed := range report.Removed {
 		p.unlinkLater(removed)
 	}
-	if err := p.adopt(report); err != nil {
+	if err := p.adopt(report, rec); err != nil {
 		return err
+	}
+	if !r.Clean {
+		if p.mu.behind, err = l.Distance(max(l.Start(), min(l.RecoveryPoint(), l.End())), l.End()); err != nil {
+			return err
+		}
 	}
 	p.view.offsets.HW = min(max(highWatermark, l.Start()), l.End())
 	p.publishLocked()
-	if base, ok := recoveredFrom(report); ok && l.End() > 0 {
-		return p.recoverLocked(base)
+	if l.End() == 0 {
+		return nil
 	}
-	return nil
+	if base, ok := recoveredFrom(report); ok && rec.base < 0 {
+		rec.base, rec.from = base, math.MaxInt64 // after a clean stop, where no crash was to be expected
+	}
+	if rec.base < 0 {
+		return nil
+	}
+	return rec.finish()
 }
 
-// adopt takes over the files of the directory that are not the log's: it keeps what belongs to the segments that are there.
-func (p *Partition) adopt(r log.Report) error {
+// adopt takes over the files of the directory that are not the log's: it keeps what belongs to the segments that are there, the snapshot
+// at the end, and the one that a recovery began with.
+func (p *Partition) adopt(r log.Report, rec *recovery) error {
 	bases := map[int64]bool{}
 	last := int64(0)
 	for _, s := range p.log.Segments() {
 		bases[s.Base] = true
 		last = max(last, s.Base)
 	}
-	snapshots, windows, txns := map[int64]bool{}, map[int64]bool{}, map[int64]bool{}
+	snapshots := p.mu.snapshots
+	if rec.base < 0 {
+		snapshots = offsetsOf(r.Others, extSnapshot)
+	}
 	newest := int64(-1)
-	for _, name := range r.Others {
-		offset, ext, ok := log.ParseFileName(name)
-		switch {
-		case !ok:
-		case ext == extSnapshot:
-			snapshots[offset] = true
-			if offset <= p.log.End() {
-				newest = max(newest, offset)
-			}
-		case ext == extWindow:
-			windows[offset] = true
-		case ext == extTxnIndex:
-			txns[offset] = true
+	for _, offset := range snapshots {
+		if offset <= p.log.End() {
+			newest = max(newest, offset)
 		}
 	}
 	var errs []error
-	for offset := range snapshots {
-		if !bases[offset] && (offset != newest || offset <= last) {
-			delete(snapshots, offset)
+	p.mu.snapshots = nil
+	for _, offset := range snapshots {
+		switch resumed := rec.base >= 0 && offset == rec.from && offset <= p.log.End(); {
+		case bases[offset] || offset == newest && offset > last || resumed:
+			p.mu.snapshots = append(p.mu.snapshots, offset)
+			if resumed && !bases[offset] {
+				p.mu.within = []int64{offset}
+			}
+		default:
 			errs = append(errs, remove(p.shared.fsys, p.path(offset, extSnapshot)))
 		}
 	}
-	for offset := range windows {
-		if !snapshots[offset] {
+	for _, offset := range offsetsOf(r.Others, extWindow) {
+		if !slices.Contains(p.mu.snapshots, offset) {
 			errs = append(errs, remove(p.shared.fsys, p.path(offset, extWindow)))
 		}
 	}
-	for base := range txns {
-		if !bases[base] {
-			delete(txns, base)
+	var txns []int64
+	for _, base := range offsetsOf(r.Others, extTxnIndex) {
+		if bases[base] {
+			txns = append(txns, base)
+		} else {
 			errs = append(errs, remove(p.shared.fsys, p.path(base, extTxnIndex)))
 		}
 	}
-	p.mu.snapshots = slices.Sorted(maps.Keys(snapshots))
-	p.txns = openTxnIndex(p.shared.fsys, p.dir, slices.Collect(maps.Keys(txns)))
+	p.txns = openTxnIndex(p.shared.fsys, p.dir, txns)
 	p.mu.made, p.mu.durable, p.mu.change = true, p.log.End() > 0, p.shared.parent.changed()
 	p.mu.unstableFloor = p.log.Start()
 	return errors.Join(append(errs, p.adoptEpochs())...)

@@ -34,6 +34,7 @@ type shared struct {
 	failed   func()   // told when a partition fails for its storage; nil if nobody wants to know
 	cleaner  *cleaner // nil if nothing is compacted
 	cleaned  alarm    // the checkpoint of what is clean, armed by a cleaning
+	advancer advancer // keeps recovery points from staying behind
 	// unverified: transactional batches may begin a transaction without a guard (transaction.partition.verification.enable is off).
 	unverified atomic.Bool
 	// checkpoints are armed by the first change that they would have to tell.
@@ -59,8 +60,9 @@ type Partition struct {
 	loaded atomic.Bool            // mu.table is there
 
 	syncState   atomic.Int32
-	syncing     sync.Mutex // one sync at a time; before mu
-	savedEpochs epochs     // what the file of leader epochs has; guarded by syncing
+	advanceNext atomic.Bool // the next sync in the background is to advance the recovery point
+	syncing     sync.Mutex  // one sync at a time; before mu
+	savedEpochs epochs      // what the file of leader epochs has; guarded by syncing
 	mu          struct {
 		sync.Mutex
 		table     *idempotence.Table // nil until it is first needed
@@ -76,6 +78,9 @@ type Partition struct {
 		noSpace       bool  // the last write found the disk full, and that was logged
 		flushing      bool  // a flush by flush.ms is scheduled
 		touched       bool  // since the last housekeeping
+		// behind is how many bytes have been appended since the recovery point was last advanced, and would be read again.
+		behind int64
+		within []int64 // offsets of the snapshots that lie within segments, ascending
 	}
 	view       view
 	compaction compaction
@@ -188,6 +193,17 @@ func (p *Partition) trimmedLocked() error {
 	start := p.log.Start()
 	if e := p.epochs.Load().trim(start); !slices.Equal(e, *p.epochs.Load()) {
 		p.epochs.Store(&e)
+	}
+	return p.findFloorLocked()
+}
+
+// loadFloorLocked finds the floor if there is a transaction that needs it.
+func (p *Partition) loadFloorLocked(table *idempotence.Table) error {
+	p.view.Lock()
+	first := table.FirstUnstable(p.view.offsets.HW)
+	p.view.Unlock()
+	if first < 0 || first >= p.log.Start() {
+		return nil
 	}
 	return p.findFloorLocked()
 }

@@ -48,8 +48,8 @@ func (p *Partition) loadLocked() error {
 	if err == nil {
 		err = p.mendTxnIndex()
 	}
-	if err == nil && table.FirstUnstable(p.log.End()) >= 0 {
-		err = p.findFloorLocked()
+	if err == nil {
+		err = p.loadFloorLocked(table)
 	}
 	if err != nil {
 		return p.fail(fmt.Errorf("load producers: %w", err))
@@ -117,7 +117,7 @@ func replayBatch(table *idempotence.Table, b protocol.Batch, h *protocol.BatchHe
 
 // readSnapshot restores the newest snapshot at or below an offset, and gives the offset that it stands for; the base of the first segment
 // and an empty table if there is none. What lies below the log start counts as long as it is on disk: a producer may still ask for it. Damaged ones are removed and the next older taken; one whose window file is damaged
-// is used only if no older one is whole.
+// is used only if no older one is whole, and the log doesn't begin with offset 0.
 func (p *Partition) readSnapshot(table *idempotence.Table, end int64) (int64, error) {
 	first := p.log.First()
 	type candidate struct {
@@ -146,7 +146,7 @@ func (p *Partition) readSnapshot(table *idempotence.Table, end int64) (int64, er
 			}
 		}
 	}
-	if withoutWindows != nil {
+	if withoutWindows != nil && first > 0 {
 		table.Restore(withoutWindows.entries, nil, p.shared.opened.UnixMilli())
 		return withoutWindows.offset, nil
 	}
@@ -264,71 +264,5 @@ func (p *Partition) rebuildTxnIndex(base int64) error {
 	if err != nil {
 		return err
 	}
-	return p.txns.replace(base, entries)
-}
-
-// recoverLocked follows a crash: the segments at and above base were scanned, so the state is built anew for them. It leaves
-// a snapshot at the end of each of them, as Kafka does, their indexes of aborted transactions, and the leader epochs that the
-// batches tell.
-func (p *Partition) recoverLocked(base int64) error {
-	for _, offset := range slices.Clone(p.mu.snapshots) {
-		if offset > base {
-			if err := p.dropSnapshot(offset); err != nil {
-				return err
-			}
-		}
-	}
-	table := idempotence.New()
-	if err := p.restore(table, base); err != nil {
-		return err
-	}
-	p.mu.table = table
-	e := *p.epochs.Load()
-	for _, s := range p.log.Segments() {
-		if s.Base < base {
-			continue
-		}
-		var err error
-		if e, err = p.recoverSegment(s, e); err != nil {
-			return err
-		}
-		if producers, _ := table.Len(); producers > 0 || s.Next < p.log.End() {
-			p.snapshotLocked(s.Next)
-		}
-	}
-	e = e.trim(p.log.Start())
-	p.epochs.Store(&e)
-	if err := p.findFloorLocked(); err != nil {
-		return err
-	}
-	p.readyLocked(table)
-	return nil
-}
-
-// recoverSegment replays one segment.
-func (p *Partition) recoverSegment(s log.Segment, e epochs) (epochs, error) {
-	var entries controlmarkers.Index
-	now := p.shared.opened.UnixMilli()
-	for b, err := range p.log.Batches(s.Base) {
-		if err != nil {
-			return e, err
-		}
-		h := b.Header()
-		if h.BaseOffset >= s.Next {
-			break
-		}
-		if h.LeaderEpoch > e.latest() {
-			e = e.assign(h.LeaderEpoch, h.BaseOffset)
-		}
-		err = replayBatch(p.mu.table, b, &h, now, func(ended idempotence.Ended) (err error) {
-			if !ended.Commit {
-				entries, err = entries.Add(ended.Aborted)
-			}
-			return err
-		})
-		if err != nil {
-			return e, err
-		}
-	}
-	return e, p.txns.replace(s.Base, entries)
+	return p.txns.remake(base, entries)
 }

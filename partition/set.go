@@ -75,13 +75,10 @@ type Set struct {
 		sync.Mutex
 		kept    checkpoints       // what was read at the start, for partitions that could not be loaded
 		written map[string][]byte // content of the files, by name
-		// Partitions that were removed while the files of recovery points and log starts, or those of high watermarks, tell of
-		// them. They have locks of their own.
-		stalePoints, staleMarks keySet
 	}
-
-	cleanedFile    sync.Mutex // held to write the checkpoint of what is clean
-	cleanedWritten bool       // guarded by cleanedFile
+	// The writing of the recovery points and log starts, of the high watermarks, and of what is clean.
+	points, marks, cleaned checkpointing
+	cleanedWritten         bool // guarded by cleaned
 
 	stop    context.CancelFunc
 	stopped sync.WaitGroup
@@ -168,6 +165,7 @@ func (s *Set) SetBrokerConfig(cfg *config.Broker) {
 	s.mu.Lock()
 	s.mu.config = cfg
 	s.mu.Unlock()
+	s.shared.advancer.limit.Store(cfg.Int("log.recovery.max.bytes"))
 	s.shared.unverified.Store(!cfg.Bool("transaction.partition.verification.enable"))
 	s.shared.cleaner.configure(cfg)
 }
@@ -204,8 +202,7 @@ func (s *Set) Stray(topic string, index int32) error {
 // putAside ends a replica and renames its directory.
 func (s *Set) putAside(p *Partition, suffix string) error {
 	s.forget(p)
-	s.checkpoints.stalePoints.add(p.key())
-	s.checkpoints.staleMarks.add(p.key())
+	s.checkpointsAreStale(p.key())
 	p.syncing.Lock() // a sync that began would write into a successor's directory
 	p.mu.Lock()
 	p.view.close(fmt.Errorf("%s was removed: %w", p.key(), kerr.UnknownTopicOrPartition))
@@ -289,6 +286,7 @@ func (s *Set) halt() {
 	s.shared.cleaner.close()
 	s.stop()
 	s.stopped.Wait()
+	s.shared.advancer.rounds.close()
 	s.shared.making.close()
 	s.shared.syncs.close()
 	if s.collector != nil {
@@ -315,10 +313,10 @@ func (p *Partition) close() (clean bool, err error) {
 	end, files := p.log.End(), p.takeUnsyncedLocked()
 	p.mu.Unlock()
 	if err = p.saveEpochs(end); err == nil {
-		err = p.syncTo(end, files)
+		err = p.syncFiles(files)
 	}
 	if err == nil {
-		err = p.log.Close()
+		err = p.log.Close() // it syncs the log
 	} else {
 		p.log.Abandon() // the recovery point stays below what is not on disk
 	}

@@ -46,7 +46,7 @@ func (p *Partition) syncSoon() {
 
 func (p *Partition) syncNow() {
 	p.syncState.Store(syncRunning)
-	_ = p.Sync() // it logs its error
+	_ = p.sync(p.advanceNext.Swap(false)) // it logs its error
 	if !p.syncState.CompareAndSwap(syncRunning, syncIdle) {
 		p.syncState.Store(syncQueued)
 		p.shared.syncs.add(p.syncNow)
@@ -84,7 +84,11 @@ func (p *Partition) catchUpLocked() {
 
 // Sync makes everything appended so far durable, and moves the recovery point. An error takes the partition offline, but for a
 // full disk, on which the recovery point stays: what the partition's other files lack is written with the next sync.
-func (p *Partition) Sync() (err error) {
+func (p *Partition) Sync() error { return p.sync(false) }
+
+// sync is Sync; one that is to advance the recovery point has all that a recovery needs to begin there made durable, too: the indexes of the last
+// segment, and the producers' state.
+func (p *Partition) sync(advance bool) (err error) {
 	defer p.guard(&err)
 	p.syncing.Lock()
 	defer p.syncing.Unlock()
@@ -92,7 +96,10 @@ func (p *Partition) Sync() (err error) {
 		return err
 	}
 	p.mu.Lock()
-	end, err := p.log.End(), p.txns.flush()
+	end, behind, err := p.log.End(), p.mu.behind, p.txns.flush()
+	if err == nil && advance {
+		err = p.prepareAdvanceLocked(end)
+	}
 	p.mu.Unlock()
 	if err == nil {
 		err = p.saveEpochs(end)
@@ -100,7 +107,11 @@ func (p *Partition) Sync() (err error) {
 	full := noSpace(err)
 	switch {
 	case err == nil:
-		err = p.syncTo(end, p.takeUnsynced())
+		if err = p.syncFiles(p.takeUnsynced()); err == nil && advance {
+			err = p.log.Advance(end)
+		} else if err == nil {
+			err = p.log.Sync(end)
+		}
 	case full:
 		err = errors.Join(err, p.log.Flush(end))
 		full = p.log.Failed() == nil
@@ -110,6 +121,9 @@ func (p *Partition) Sync() (err error) {
 	}
 	p.mu.Lock()
 	p.publishLocked()
+	if full && advance {
+		p.mu.behind += behind
+	}
 	p.mu.Unlock()
 	if full {
 		return fmt.Errorf("%w: %w", kerr.KafkaStorageError, err)
@@ -143,14 +157,6 @@ func (p *Partition) takeUnsyncedLocked() []string {
 	files := append(p.mu.unsynced, p.txns.takeUnsynced()...)
 	p.mu.unsynced = nil
 	return files
-}
-
-// syncTo syncs files and then the log up to an offset, and so moves the recovery point.
-func (p *Partition) syncTo(end int64, files []string) error {
-	if err := p.syncFiles(files); err != nil {
-		return err
-	}
-	return p.log.Sync(end)
 }
 
 // syncFiles syncs files and then the partition's directory. Files that are gone need not be synced.

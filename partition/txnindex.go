@@ -229,6 +229,68 @@ func (x *txnIndex) replace(base int64, entries controlmarkers.Index) error {
 	return x.flush()
 }
 
+// remake makes entries the index of a segment whose file was durable and can't be right. It is durable when this returns: no recovery may
+// have to look for it again.
+func (x *txnIndex) remake(base int64, entries controlmarkers.Index) error {
+	if len(entries) == 0 {
+		return x.replace(base, nil)
+	}
+	var data []byte
+	for _, a := range entries {
+		data = a.Append(data)
+	}
+	if err := vfs.WriteFileAtomic(x.fsys, x.path(base), data); err != nil {
+		return err
+	}
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	i, found := x.findLocked(base)
+	if !found {
+		x.mu.segments = slices.Insert(x.mu.segments, i, txnSegment{base: base})
+	}
+	x.mu.segments[i] = txnSegment{base: base, entries: entries, loaded: true, written: len(entries)}
+	return nil
+}
+
+// resume makes the index of a segment what it had of markers below an offset, and entries behind that. ErrIndex: what it had can't be right.
+func (x *txnIndex) resume(base, below int64, entries controlmarkers.Index) error {
+	x.mu.Lock()
+	i, found := x.findLocked(base)
+	x.mu.Unlock()
+	if !found {
+		return x.replace(base, entries)
+	}
+	data, err := vfs.ReadFile(x.fsys, x.path(base), maxTxnIndexBytes)
+	if err != nil {
+		return err
+	}
+	had, err := controlmarkers.ParseIndex(data, base)
+	if err != nil {
+		return fmt.Errorf("%s: %w", x.path(base), err)
+	}
+	n := 0
+	for n < len(had) && had[n].Last < below {
+		n++
+	}
+	// The part that stays is durable, and is not touched.
+	if n < len(had) {
+		f, err := x.fsys.OpenFile(x.path(base), os.O_WRONLY, 0)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(f.Truncate(int64(n)*controlmarkers.EntrySize), f.Close()); err != nil {
+			return err
+		}
+	}
+	x.mu.Lock()
+	x.mu.segments[i] = txnSegment{base: base, entries: append(had[:n:n], entries...), loaded: true, written: n}
+	if name := x.path(base); n < len(had) && !slices.Contains(x.mu.unsynced, name) {
+		x.mu.unsynced = append(x.mu.unsynced, name)
+	}
+	x.mu.Unlock()
+	return x.flush()
+}
+
 // drop forgets a segment that was removed from the log, and removes its file.
 func (x *txnIndex) drop(base int64) error {
 	x.mu.Lock()

@@ -1,0 +1,98 @@
+package partition
+
+import (
+	"cmp"
+	"slices"
+	"sync/atomic"
+)
+
+// An advancer keeps what a recovery of its set would read again within log.recovery.max.bytes. Rounds begin when a quarter of that has been
+// appended, advance the recovery points of those partitions that are furthest behind until a quarter is left, and write them down. So at most half is
+// behind when a round begins, and the rest is for what comes while the disk is busy with it.
+type advancer struct {
+	limit    atomic.Int64 // log.recovery.max.bytes
+	appended atomic.Int64 // bytes since the last round began
+	running  atomic.Bool  // a round is, or will be
+	rounds   crew
+	round    func()
+}
+
+// note counts what was appended.
+func (a *advancer) note(bytes int64) {
+	if a.appended.Add(bytes) >= a.limit.Load()/4 {
+		a.soon()
+	}
+}
+
+// soon has a round begin.
+func (a *advancer) soon() {
+	if a.running.Load() || a.running.Swap(true) {
+		return
+	}
+	a.rounds.add(func() {
+		a.appended.Store(0)
+		a.round()
+		a.running.Store(false)
+		a.note(0) // what came meanwhile
+	})
+}
+
+// advance is one round.
+func (s *Set) advance() {
+	type lag struct {
+		p      *Partition
+		behind int64
+	}
+	var lags []lag
+	rest := int64(0)
+	for p := range s.All() {
+		p.mu.Lock()
+		behind := p.mu.behind
+		p.mu.Unlock()
+		if behind > 0 && p.Err() == nil {
+			lags = append(lags, lag{p, behind})
+			rest += behind
+		}
+	}
+	slices.SortFunc(lags, func(a, b lag) int { return cmp.Compare(b.behind, a.behind) })
+	n := 0
+	for ; n < len(lags) && rest > s.shared.advancer.limit.Load()/4; n++ {
+		rest -= lags[n].behind
+	}
+	if n == 0 {
+		return
+	}
+	each(slices.Values(lags[:n]), syncsAtOnce, func(l lag) { _ = l.p.sync(true) }) // it logs its error
+	s.logged(s.checkpointPoints)()
+}
+
+// withinMax is how many snapshots within segments a partition keeps: the one that the checkpoint of recovery points has, and the one that the next will.
+const withinMax = 2
+
+// prepareAdvanceLocked writes what a recovery from the log's end would begin with.
+func (p *Partition) prepareAdvanceLocked(end int64) error {
+	if err := p.loadLocked(); err != nil {
+		return err
+	}
+	if err := p.log.WriteIndexes(); err != nil {
+		return err
+	}
+	p.mu.behind = 0
+	n := len(p.mu.snapshots)
+	p.snapshotLocked(end)
+	if len(p.mu.snapshots) == n {
+		return nil // there is one
+	}
+	p.mu.within = append(p.mu.within, end)
+	for len(p.mu.within) > withinMax {
+		offset := p.mu.within[0]
+		p.mu.within = p.mu.within[1:]
+		if floorBase(p.log, offset) == offset {
+			continue // a segment has begun there
+		}
+		if err := p.dropSnapshot(offset); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -25,15 +25,18 @@ type Options struct {
 	Config     *config.Broker // static settings of this node
 	Logger     *slog.Logger   // nil: slog.Default()
 	Registerer prometheus.Registerer
+	// Failed, if not nil, is told when nothing can be written any more: the disk has failed.
+	Failed func(error)
 }
 
 // Stores are where raft keeps its log, its term and vote, and its snapshots. Close releases them. Room, if there is one, is asked before anything
-// new is decided: its error refuses that, while raft goes on.
+// new is decided: its error refuses that, while raft goes on. Err, if there is one, says why nothing can be written any more.
 type Stores struct {
 	Log       raft.LogStore
 	Stable    raft.StableStore
 	Snapshots raft.SnapshotStore
 	Room      func() error
+	Err       func() error
 	Close     func() error
 }
 
@@ -134,11 +137,25 @@ func (c *Controller) run(ctx context.Context, term uint64) {
 	defer close(c.ended)
 	for ctx.Err() == nil {
 		err := c.lead(ctx, term)
+		if err != nil {
+			c.tellFailed()
+		}
 		for pause := electPauseMin; err != nil && ctx.Err() == nil; pause = min(2*pause, electPauseMax) {
 			c.options.Logger.Error("metadata cannot be written", slog.Any("error", err), slog.Duration("retry_in", pause))
 			c.refuse(ctx, pause, err)
 			term, err = c.elect(ctx)
 		}
+	}
+}
+
+// tellFailed tells of stores that are at their end.
+func (c *Controller) tellFailed() {
+	failure := c.voter.stores.Err
+	if failure == nil || c.options.Failed == nil {
+		return
+	}
+	if err := failure(); err != nil {
+		c.options.Failed(err)
 	}
 }
 

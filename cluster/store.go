@@ -70,7 +70,7 @@ func openStores(dir string, logger *slog.Logger) (Stores, error) {
 	if err != nil {
 		return Stores{}, errors.Join(err, s.close())
 	}
-	return Stores{Log: s, Stable: s, Snapshots: snapshots, Room: s.room, Close: s.close}, nil
+	return Stores{Log: s, Stable: s, Snapshots: snapshots, Room: s.room, Err: s.failure, Close: s.close}, nil
 }
 
 func openStore(name string, lone bool, logger *slog.Logger) (*store, error) {
@@ -113,6 +113,13 @@ func (s *store) room() error {
 	}
 	s.logger.Info("there is room for metadata again")
 	return nil
+}
+
+// failure is what ended the store.
+func (s *store) failure() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.err
 }
 
 func syncDir(name string) error {

@@ -167,6 +167,37 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
+// TestBrokenStoreIsTold: the controller's owner learns that nothing can be written any more. A full disk is none of that.
+func TestBrokenStoreIsTold(t *testing.T) {
+	var s *store
+	told := make(chan error, 1)
+	c := mustOpen(t, Options{Dir: t.TempDir(), Failed: func(err error) { told <- err }, Stores: func(dir string, l *slog.Logger) (Stores, error) {
+		stores, err := openStores(dir, l)
+		s = stores.Log.(*store)
+		return stores, err
+	}})
+	mustRegister(t, c, 1)
+	fail := func(err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		_ = s.updateLocked(func(*bbolt.Tx) error { return err })
+	}
+	fail(syscall.ENOSPC)
+	if code := createCodes(c, t.Context(), "a")[0]; code != 0 {
+		t.Error(code)
+	}
+	fail(syscall.EIO)
+	if code := createCodes(c, t.Context(), "b")[0]; code == 0 {
+		t.Error("made on a broken disk")
+	}
+	if err := <-told; !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if err := c.Close(); err != nil && !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+}
+
 // TestStoreIsLocked: a second process on the same directory is refused.
 func TestStoreIsLocked(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "a.db")

@@ -22,11 +22,11 @@ import (
 )
 
 // Dirs is the replicas of a node, in one or several log directories. A directory that cannot be used does not keep the others from being used: one
-// that cannot be opened is left out, and one that fails, of several, takes all its replicas offline until the next start.
+// that cannot be opened is left out, and one that fails takes all its replicas offline until the next start. When none is left the node has to stop.
 type Dirs struct {
 	dirs   []*directory // as configured; immutable
 	sets   []*Set       // of those that could be opened; immutable
-	failed func()
+	failed func(left [][16]byte)
 	logger *slog.Logger
 
 	open   chan struct{}  // closed once all are open, or given up
@@ -144,11 +144,9 @@ func (d *Dirs) openOne(dir *directory, o Options, first bool, now time.Time) {
 	if !first {
 		o.RaftDir = ""
 	}
-	if len(d.dirs) > 1 {
-		o.failed = func() { d.suspect(dir) }
-		if o.Registerer != nil {
-			o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"log_dir": dir.path}, o.Registerer)
-		}
+	o.failed = func() { d.suspect(dir) }
+	if len(d.dirs) > 1 && o.Registerer != nil {
+		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"log_dir": dir.path}, o.Registerer)
 	}
 	set, err := OpenSet(o, now)
 	if err != nil {
@@ -221,7 +219,7 @@ func (d *Dirs) probe(dir *directory) {
 		_ = p.fail(fmt.Errorf("log directory %s: %w", dir.path, err))
 	}
 	if d.failed != nil {
-		d.failed()
+		d.failed(d.IDs())
 	}
 }
 

@@ -159,7 +159,7 @@ func TestADirectoryThatFails(t *testing.T) {
 	})
 	d := mustOpenDirs(t, fsys, "/a", "/b")
 	told := make(chan struct{}, 1)
-	d.failed = func() { told <- struct{}{} }
+	d.failed = func([][16]byte) { told <- struct{}{} }
 	ids := d.IDs()
 	var ps []*Partition
 	for i, dir := range []int{0, 1, 1, 1} {
@@ -195,6 +195,42 @@ func TestADirectoryThatFails(t *testing.T) {
 		if got := again.Get("t", int32(i)).Offsets().End; got != want {
 			t.Errorf("partition %d ends at %d, want %d", i, got, want)
 		}
+	}
+}
+
+// TestTheOnlyDirectoryFails: one partition's error does not take it out of use, a checkpoint's in a sound directory neither; when it has failed as a whole
+// nothing is left, and that is told.
+func TestTheOnlyDirectoryFails(t *testing.T) {
+	var disk switched
+	d := mustOpenDirs(t, vfs.Inject(vfs.NewMem(), disk.ask), "/a")
+	told := make(chan int, 1)
+	d.failed = func(left [][16]byte) { told <- len(left) }
+	var ps []*Partition
+	for i := range int32(3) {
+		ps = append(ps, d.leadIn(t, 0, "t", i))
+		mustProduce(t, ps[i], spec{})
+	}
+	disk.set(func(op vfs.Op) error {
+		if strings.HasPrefix(op.Name, "/a/t-1/") || strings.HasPrefix(op.Name, "/a/recovery-point") {
+			return syscall.EIO
+		}
+		return nil
+	})
+	_, err := produce(t, ps[1], spec{})
+	wantCode(t, err, kerr.KafkaStorageError)
+	d.sets[0].logged(d.sets[0].checkpointPoints)()
+	d.probes.Wait()
+	mustProduce(t, ps[2], spec{})
+	disk.set(func(vfs.Op) error { return syscall.EIO })
+	d.sets[0].logged(d.sets[0].checkpointPoints)()
+	if left := <-told; left != 0 || len(d.IDs()) != 0 {
+		t.Errorf("%d directories are left", left)
+	}
+	for _, p := range ps {
+		wantCode(t, p.Err(), kerr.KafkaStorageError)
+	}
+	if err := d.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -175,11 +175,16 @@ func (p *Partition) unlinkLater(r log.Removed) {
 	})
 }
 
-// logged is a checkpoint whose error is told and has no other consequence: the next one tries again.
+// logged is a checkpoint whose error is told: the next one tries again, with a new file. The directory may have failed as a whole.
 func (s *Set) logged(checkpoint func() error) func() {
 	return func() {
-		if err := checkpoint(); err != nil {
-			s.shared.logger.Error("checkpoint is not written", "dir", s.dir, "err", err)
+		err := checkpoint()
+		if err == nil {
+			return
+		}
+		s.shared.logger.Error("checkpoint is not written", "dir", s.dir, "err", err)
+		if s.shared.failed != nil && isStorageError(err) && !noSpace(err) {
+			s.shared.failed()
 		}
 	}
 }

@@ -42,8 +42,8 @@ type Options struct {
 	TopicConfig func(topic string) *config.Topic
 	// ClusterID is that of the cluster, if it is known already; OpenDirs only. "" is that of the directories.
 	ClusterID string
-	// DirectoryFailed is told when a log directory has failed while another can be used; OpenDirs only.
-	DirectoryFailed func()
+	// DirectoryFailed is told when a log directory has failed, and which can still be used; OpenDirs only.
+	DirectoryFailed func(left [][16]byte)
 	Logger          *slog.Logger          // nil logs nothing
 	Registerer      prometheus.Registerer // nil for no metrics
 

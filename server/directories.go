@@ -47,14 +47,18 @@ func (s *Server) assign(placements []cluster.Placement) error {
 	return s.ctrl.AssignDirectories(ctx, s.nodeID, placements)
 }
 
-// directoryFailed tells the metadata which log directories are left.
-func (s *Server) directoryFailed() {
+// directoryFailed tells the metadata which log directories are left. Without any the server can't go on.
+func (s *Server) directoryFailed(left [][16]byte) {
+	if len(left) == 0 {
+		s.fail(errors.New("all log directories have failed"))
+		return
+	}
 	ctx, cancel := context.WithTimeout(s.ctx, s.requestTimeout())
 	defer cancel()
 	if s.ctrl == nil || s.brokerEpoch.Load() < 0 {
 		return // the registration will tell
 	}
-	if err := s.ctrl.SetLogDirs(ctx, s.nodeID, s.brokerEpoch.Load(), s.replicas.IDs()); err != nil {
+	if err := s.ctrl.SetLogDirs(ctx, s.nodeID, s.brokerEpoch.Load(), left); err != nil {
 		s.log.Error("metadata does not know of a failed log directory", slog.Any("error", err))
 	}
 }

@@ -300,3 +300,33 @@ func TestLogDirThatFails(t *testing.T) {
 		}
 	}
 }
+
+// Without a log directory that works there is no going on; what was acknowledged is there after a restart.
+func TestTheOnlyLogDirFails(t *testing.T) {
+	base := t.TempDir()
+	var bad atomic.Bool
+	o := Options{Config: testConfig(t, filepath.Join(base, "a"), "metadata.log.dir="+filepath.Join(base, "meta"))}
+	o.FS = vfs.Inject(vfs.OS, func(op vfs.Op) error {
+		if bad.Load() {
+			return syscall.EIO
+		}
+		return nil
+	})
+	s, stop := startOn(t, o)
+	c := dial(t, s)
+	c.createTopic("t", 1)
+	c.produce("t", 0, batch(t, 1, 10))
+	bad.Store(true)
+	if got := c.produceCode("t", 0); got != 56 {
+		t.Errorf("produced to a directory that fails: %d", got)
+	}
+	if err := <-s.Failed(); !strings.Contains(err.Error(), "all log directories have failed") {
+		t.Error(err)
+	}
+	stop()
+	bad.Store(false)
+	s, _ = startOn(t, o)
+	if got := dial(t, s).produce("t", 0, batch(t, 1, 10)); got != 1 {
+		t.Errorf("what was acknowledged is gone: offset %d", got)
+	}
+}

@@ -70,6 +70,7 @@ type Server struct {
 	conns  connections
 	config atomic.Pointer[config.Broker] // with the dynamic layers
 
+	failed  chan error      // capacity 1: why the server can't go on
 	ctx     context.Context // ends when connections must end
 	cancel  context.CancelFunc
 	running sync.WaitGroup // acceptors, connections, the idle watch
@@ -107,6 +108,7 @@ func New(o Options) (*Server, error) {
 		nodeID:   int32(o.Config.Int("node.id")),
 		sessions: newFetchSessions(int(o.Config.Int("max.incremental.fetch.session.cache.slots"))),
 	}
+	s.failed = make(chan error, 1)
 	s.brokerEpoch.Store(-1)
 	s.config.Store(o.Config)
 	s.memory = newMemory(requestMemory(o.Config.Int("queued.max.request.bytes"), o.Config.Int("socket.request.max.bytes")))

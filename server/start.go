@@ -128,8 +128,20 @@ func (s *Server) openMetadata(context.Context) (err error) {
 		Config:     s.static,
 		Logger:     s.loggers.of(logMetadata),
 		Registerer: s.registry,
+		Failed:     s.fail,
 	})
 	return err
+}
+
+// Failed tells why the server can't go on: there is no disk any more to keep data or metadata on, as when Apache Kafka halts. It is to be stopped.
+func (s *Server) Failed() <-chan error { return s.failed }
+
+// fail is told of the first reason.
+func (s *Server) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
 }
 
 func (s *Server) closeMetadata(context.Context) error { return s.ctrl.Close() }

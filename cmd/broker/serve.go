@@ -70,8 +70,12 @@ func serve(cfg *config.Broker, logger *slog.Logger) error {
 	started, err := startAll(parts, signals)
 	if err == nil {
 		n.tellReady(time.Since(began))
-		sig := <-signals
-		logger.Info("stopping", slog.String("signal", sig.String()))
+		select {
+		case sig := <-signals:
+			logger.Info("stopping", slog.String("signal", sig.String()))
+		case err = <-n.server.Failed():
+			logger.Error("stopping, the broker can't go on", slog.Any("error", err))
+		}
 	} else if errors.Is(err, errInterrupted) {
 		logger.Info("stopping before being ready")
 		err = nil

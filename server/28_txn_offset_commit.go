@@ -10,6 +10,7 @@ import (
 	"oncelog/cluster"
 	"oncelog/coordinator"
 	"oncelog/groupcoordinator"
+	"oncelog/partition"
 )
 
 // TxnOffsetCommit (28), versions 0 to 6.
@@ -71,6 +72,9 @@ func (s *Server) verifyOffsets(req *kmsg.TxnOffsetCommitRequest, index int32) (a
 		op = txnVerify
 	case req.Version == 4:
 		op = txnVerifyAbortable
+	}
+	if op != txnAdd && !s.cfg().Bool("transaction.partition.verification.enable") {
+		return partition.Guard(0), nil
 	}
 	guard, needed, err := p.Verify(req.ProducerID, req.ProducerEpoch, -1, op == txnAdd, time.Now())
 	if err != nil || !needed {

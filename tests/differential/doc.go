@@ -56,4 +56,9 @@
 // "broker own", or "broker key=value...", gives the script a broker of its own with these settings; the others share one and
 // run at the same time. "let NAME TEXT" lets $NAME stand for a text, "for NAME in ITEMS ... end" runs steps for each item;
 // what brokers make up in one turn has the same names in the next.
+//
+// # Scenarios
+//
+// scenarios.txt lists what is to be shown of transactions, groups and storage, and what went wrong elsewhere, by number. Each has
+// the scripts that run it, or tests that do where an answer can't show it. A script names its scenarios below its first line.
 package differential

@@ -24,6 +24,13 @@ func expiring(b *broker) {
 
 // coordinators leaves records of every kind in the internal topics.
 func coordinators(b *broker) {
+	classicCoordinators(b)
+	b.consumerGroup()
+	b.shareGroup()
+}
+
+// classicCoordinators leaves those of transactions and of groups of the classic protocol.
+func classicCoordinators(b *broker) {
 	b.awaitLeaders("input", 2)
 	for i := range int64(4) {
 		b.put("input", int32(i%2), "", 0, nil, kv(t0+i, "k", "v"))
@@ -33,8 +40,6 @@ func coordinators(b *broker) {
 	b.coordinator(0, "simple-group")
 	b.commitOffsets("simple-group", "", -1, "", 1, 1)
 	b.deleteOffset("simple-group", 1)
-	b.consumerGroup()
-	b.shareGroup()
 }
 
 // transactionalIDs leaves one in each state that one can be left in.

@@ -5,15 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"strconv"
 )
 
-// t0 is the timestamp of the first record of every set with timestamps of its own.
-const t0 = 1_700_000_000_000
+// t0 is the timestamp of the first record of every set with timestamps of its own, in ms. T0 in the environment is another.
+var t0 = int64(1_700_000_000_000)
 
 // phases are what is done to a broker, by set and phase.
 var phases = map[string]func(*broker){
 	"plain 1": plain, "txn 1": txn, "compacted 1": compacted, "appendtime 1": appendTime, "killed 1": killed, "metadata 1": metadata,
-	"coordinators 0": expiring, "coordinators 1": coordinators,
+	"coordinators 0": expiring, "coordinators 1": coordinators, "coordinators classic": classicCoordinators,
 	"epochs 1": epochs(1), "epochs 2": epochs(2), "epochs 3": epochs(3), "epochs 4": epochs(4),
 }
 
@@ -31,6 +32,10 @@ func run(args []string) (err error) {
 			err = fmt.Errorf("%v", v)
 		}
 	}()
+	if s := os.Getenv("T0"); s != "" {
+		t0, err = strconv.ParseInt(s, 10, 64)
+		must(err)
+	}
 	switch {
 	case len(args) == 4 && args[0] == "fill":
 		phase := phases[args[1]+" "+args[2]]

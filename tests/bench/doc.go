@@ -5,11 +5,14 @@
 //	            acknowledgements (acks=-1) per second of connections that each write one record after the other, with flush.messages
 //	bench start -broker ADDR [-rounds 5] [-prepare CMD] -- CMD...
 //	            milliseconds from exec of CMD on an empty folder to the first acknowledged record
+//	bench internal -broker ADDR [-n 200000] [-prepare CMD] -- CMD...
+//	            what n transactions and n offset commits of few ids and groups leave in the internal topics, and how soon a broker
+//	            takes records and has its coordinators on that
 //	bench partitions -broker ADDR [-n 10000] [-per N] [-idle 10s] [-metrics URL] [-pid PID] [-prepare CMD] [-- CMD...]
 //	            what n partitions cost, all of one topic or N of each: creation, memory, descriptors, processor time while idle,
 //	            metadata, fetch sessions, first records; with CMD also stops and starts. Without CMD the broker runs already,
 //	            and PID is its process if that is to be looked at.
 //
 // In CMD {dir} stands for a fresh folder; -prepare runs in it before, untimed. Each round prints a line, the last line has
-// the median; partitions prints one line per figure.
+// the median; internal and partitions print one line per figure.
 package main

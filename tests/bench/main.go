@@ -35,12 +35,12 @@ type options struct {
 
 func main() {
 	if len(os.Args) < 2 {
-		fail(errors.New("bench txn, acks, start or partitions, see doc.go"))
+		fail(errors.New("bench txn, acks, start, internal or partitions, see doc.go"))
 	}
 	var o options
 	fs := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	fs.StringVar(&o.broker, "broker", "127.0.0.1:9092", "`host:port`")
-	fs.IntVar(&o.n, "n", 0, "transactions of a round (500), or partitions (10000)")
+	fs.IntVar(&o.n, "n", 0, "transactions of a round (500), or in all (200000), or partitions (10000)")
 	fs.IntVar(&o.rounds, "rounds", 3, "rounds")
 	fs.StringVar(&o.prepare, "prepare", "", "`command` that makes {dir} ready")
 	fs.IntVar(&o.per, "per", 0, "partitions of a topic; 0: all are of one")
@@ -61,6 +61,9 @@ func main() {
 		err = o.repeat("ms", func() (float64, error) { return o.start(ctx, fs.Args()) })
 	case "acks":
 		err = o.repeat("acks/s", func() (float64, error) { return o.acks(ctx) })
+	case "internal":
+		o.n = cmp.Or(o.n, 200_000)
+		err = o.internal(ctx, fs.Args())
 	case "partitions":
 		o.n = cmp.Or(o.n, 10000)
 		err = o.partitions(ctx, fs.Args())
@@ -100,25 +103,27 @@ func (o options) transactions(ctx context.Context) (perSecond float64, err error
 		return 0, err
 	}
 	defer cl.Close()
-	one := func() error {
-		if err := cl.BeginTransaction(); err != nil {
-			return err
-		}
-		if err := cl.ProduceSync(ctx, &kgo.Record{Topic: name, Value: []byte("value")}).FirstErr(); err != nil {
-			return err
-		}
-		return cl.EndTransaction(ctx, kgo.TryCommit)
-	}
-	if err := one(); err != nil { // makes topic and producer id
+	if err := commitOne(ctx, cl, name); err != nil { // makes topic and producer id
 		return 0, err
 	}
 	began := time.Now()
 	for range o.n {
-		if err := one(); err != nil {
+		if err := commitOne(ctx, cl, name); err != nil {
 			return 0, err
 		}
 	}
 	return float64(o.n) / time.Since(began).Seconds(), nil
+}
+
+// commitOne commits a transaction of one record.
+func commitOne(ctx context.Context, cl *kgo.Client, topic string) error {
+	if err := cl.BeginTransaction(); err != nil {
+		return err
+	}
+	if err := cl.ProduceSync(ctx, &kgo.Record{Topic: topic, Value: []byte("value")}).FirstErr(); err != nil {
+		return err
+	}
+	return cl.EndTransaction(ctx, kgo.TryCommit)
 }
 
 // start runs a broker on an empty folder and measures until it has acknowledged a record.

@@ -382,3 +382,37 @@ func TestInternalTopicsAreRolledEarly(t *testing.T) {
 		})
 	}
 }
+
+// TestDirtiestIsCleanedFirst: of several logs that are dirty enough, the one with the greater dirty ratio.
+func TestDirtiestIsCleanedFirst(t *testing.T) {
+	n := open(t, vfs.NewMem(), topicConfig(t, "cleanup.policy", "compact", "internal.segment.bytes", "600", "min.cleanable.dirty.ratio", "0.01"))
+	n.SetBrokerConfig(brokerConfig(t, "log.cleaner.threads=0"))
+	c := n.shared.cleaner
+	write := func(p *Partition, prefix string) {
+		for i := range 40 {
+			mustProduce(t, p, spec{keys: []string{fmt.Sprint(prefix, i)}})
+		}
+	}
+	partly := n.lead()
+	whole, err := n.Create("whole", protocol.UUID{9}, 0, n.topic, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := whole.Lead(0, []int32{1}, []int32{1}); err != nil {
+		t.Fatal(err)
+	}
+	write(partly, "clean ")
+	if !n.clean(partly, start) {
+		t.Fatal("not dirty")
+	}
+	write(partly, "new ")
+	write(whole, "new ")
+	c.touch(partly)
+	c.touch(whole)
+	c.look(start)
+	for _, want := range []*Partition{whole, partly, nil} {
+		if p, d, _ := c.take(); p != want {
+			t.Fatalf("the next one has a ratio of %v", d.ratio())
+		}
+	}
+}

@@ -149,3 +149,50 @@ func TestDeleteEndsCleaning(t *testing.T) {
 		}
 	})
 }
+
+// TestSmallMapCleansInParts: when the keys of a single segment don't fit into the memory for them, each cleaning goes as far as they do, and the next one on
+// from there, with nothing lost on the way.
+func TestSmallMapCleansInParts(t *testing.T) {
+	const keys, perBatch = 2*minMapKeys + minMapKeys/2, 50
+	n := open(t, vfs.NewMem(), topicConfig(t, "cleanup.policy", "compact", "min.cleanable.dirty.ratio", "0"))
+	n.SetBrokerConfig(brokerConfig(t, "log.cleaner.threads=0", "log.cleaner.dedupe.buffer.size=1"))
+	p := n.lead()
+	for i := 0; i < 2*keys; i += perBatch {
+		s := spec{value: fmt.Sprint(i / keys)}
+		for k := range perBatch {
+			s.keys = append(s.keys, fmt.Sprint("key ", (i+k)%keys))
+		}
+		mustProduce(t, p, s)
+	}
+	p.mu.Lock()
+	err := p.rollLocked(start)
+	p.mu.Unlock()
+	if err != nil || len(p.log.Segments()) != 2 {
+		t.Fatal(p.log.Segments(), err)
+	}
+	rounds, before := 0, int64(0)
+	for n.clean(p, start.Add(time.Second)) {
+		rounds++
+		list, position := consume(t, p, ReadCommitted)
+		last := map[string]int64{}
+		for _, r := range list {
+			last[r.key] = r.offset
+		}
+		for k := range int64(keys) {
+			if got := last[fmt.Sprint("key ", k)]; got != keys+k {
+				t.Fatalf("round %d: the last record of key %d is at %d", rounds, k, got)
+			}
+		}
+		cleaned := p.compaction.mu.cleaned
+		if cleaned <= before || cleaned > before+minMapKeys || position != 2*keys {
+			t.Fatalf("round %d: clean up to %d, %d before; read up to %d", rounds, cleaned, before, position)
+		}
+		if want := 2*keys - min(max(0, int(cleaned)-keys), keys); len(list) != want {
+			t.Fatalf("round %d, clean up to %d: %d records, want %d", rounds, cleaned, len(list), want)
+		}
+		before = cleaned
+	}
+	if rounds != 2*keys/minMapKeys || before != 2*keys {
+		t.Errorf("%d rounds, clean up to %d", rounds, before)
+	}
+}

@@ -390,6 +390,45 @@ func BenchmarkTransactions(b *testing.B) {
 	}
 }
 
+// BenchmarkSnapshot writes and reads the snapshot of many producers, with their windows.
+func BenchmarkSnapshot(b *testing.B) {
+	for _, producers := range []int64{1, 1000, 100_000} {
+		table := New()
+		for batch := range int64(5) {
+			for id := range producers {
+				h := protocol.BatchHeader{ProducerID: id, BaseOffset: batch*producers + id, BaseSequence: int32(batch)}
+				table.Apply(&h, 1)
+			}
+		}
+		snapshot := table.AppendSnapshot(nil)
+		windows := table.AppendWindows(nil, snapshot)
+		b.Run(fmt.Sprintf("write/producers=%d", producers), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(snapshot) + len(windows)))
+			var s, w []byte
+			for b.Loop() {
+				s = table.AppendSnapshot(s[:0])
+				w = table.AppendWindows(w[:0], s)
+			}
+		})
+		b.Run(fmt.Sprintf("read/producers=%d", producers), func(b *testing.B) {
+			b.ReportAllocs()
+			b.SetBytes(int64(len(snapshot) + len(windows)))
+			for b.Loop() {
+				entries, err := ParseSnapshot(snapshot)
+				if err != nil {
+					b.Fatal(err)
+				}
+				w, err := ParseWindows(windows, snapshot)
+				if err != nil {
+					b.Fatal(err)
+				}
+				New().Restore(entries, w, 1)
+			}
+		})
+	}
+}
+
 func FuzzParseSnapshot(f *testing.F) {
 	table := New()
 	table.Apply(&protocol.BatchHeader{ProducerID: 1, Attributes: 1 << 4, LastOffsetDelta: 3}, 5)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"testing"
 
-	"oncelog/internal/vfs"
 	"oncelog/protocol"
 )
 
@@ -100,41 +99,4 @@ func FuzzIndexes(f *testing.F) {
 			t.Fatal(err)
 		}
 	})
-}
-
-func BenchmarkAppend(b *testing.B) {
-	l, _, err := Open(vfs.OS, b.TempDir(), Options{Settings: Settings{IndexIntervalBytes: 4096}}, Recovery{}, clock)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Abandon()
-	batch := makeBatch(b, 0, 10, 1000, 1000)
-	b.SetBytes(int64(len(batch)))
-	b.ReportAllocs()
-	for b.Loop() {
-		batch.SetBase(l.End(), 1)
-		if _, err := l.Append(batch, clock); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkRead(b *testing.B) {
-	l, _, err := Open(vfs.OS, b.TempDir(), Options{Settings: Settings{IndexIntervalBytes: 4096}}, Recovery{}, clock)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer l.Abandon()
-	for range 20_000 {
-		mustAppend(b, l, makeBatch(b, l.End(), 1, 1000, 500))
-	}
-	rng := seeded(1)
-	b.ReportAllocs()
-	for b.Loop() {
-		s, err := l.Read(rng.Int64N(l.End()), 1<<20, true, l.End())
-		if err != nil {
-			b.Fatal(err)
-		}
-		s.Release()
-	}
 }

@@ -2,7 +2,6 @@ package log
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -320,40 +319,4 @@ func TestRewriteWithoutSpace(t *testing.T) {
 		t.Fatal(err)
 	}
 	checkBatches(t, collect(t, l, 0), batches)
-}
-
-func BenchmarkRewrite(b *testing.B) {
-	for _, live := range []int{0, 50, 100} {
-		b.Run(fmt.Sprintf("live=%d%%", live), func(b *testing.B) {
-			dir := b.TempDir()
-			l, _, err := Open(vfs.OS, dir, Options{}, Recovery{}, clock)
-			if err != nil {
-				b.Fatal(err)
-			}
-			defer l.Abandon()
-			const size = 64 << 20
-			for l.Size() < size {
-				mustAppend(b, l, makeBatch(b, l.End(), 10, clock.UnixMilli(), 16<<10))
-			}
-			if _, _, err := l.Roll(clock); err != nil {
-				b.Fatal(err)
-			}
-			b.SetBytes(l.Size())
-			b.ReportAllocs()
-			for b.Loop() {
-				n := 0
-				stop := errors.New("not this time")
-				_, err := l.Rewrite(Rewriting{From: 0, To: l.End(), IndexIntervalBytes: 4096, BufferBytes: 256 << 10,
-					Keep: func(batch protocol.Batch) (protocol.Batch, error) {
-						if n++; n%100 < live || live == 100 && n > 1 {
-							return batch, nil
-						}
-						return nil, nil
-					}, Finish: func() ([]byte, bool, error) { return nil, false, stop }})
-				if err != nil && !errors.Is(err, stop) {
-					b.Fatal(err)
-				}
-			}
-		})
-	}
 }

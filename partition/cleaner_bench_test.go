@@ -21,6 +21,7 @@ func BenchmarkCleaning(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/live=%d%%", bb.codec, bb.live), func(b *testing.B) {
 			const records, perBatch = 300_000, 50
 			b.ReportAllocs()
+			bytes := int64(0)
 			for b.Loop() {
 				b.StopTimer()
 				n, err := tryOpen(b, vfs.OS, b.TempDir(), topicConfig(b, "cleanup.policy", "compact", "segment.bytes", "16777216", "min.cleanable.dirty.ratio", "0"))
@@ -43,7 +44,7 @@ func BenchmarkCleaning(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				b.SetBytes(d.bytes)
+				bytes = d.bytes
 				b.StartTimer()
 				if _, err := n.shared.cleaner.cleanOnce(context.Background(), p, d, start.Add(time.Second)); err != nil {
 					b.Fatal(err)
@@ -52,6 +53,8 @@ func BenchmarkCleaning(b *testing.B) {
 				n.Abandon()
 				b.StartTimer()
 			}
+			b.SetBytes(bytes)
+			b.ReportMetric(b.Elapsed().Seconds()/float64(b.N)*(1<<30)/float64(bytes), "s/GiB")
 		})
 	}
 }

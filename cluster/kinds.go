@@ -1,9 +1,11 @@
 package cluster
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -223,10 +225,46 @@ func checkBrokerConfigs(d *decider, name string, changed map[string]*string, mer
 			return reject(kerr.InvalidRequest, "%s", err.Error())
 		}
 	}
+	own := d.im.Config(kmsg.ConfigResourceTypeBroker, brokerName(d.nodeID))
+	next := d.static.WithDynamic(merged, own)
+	if name != "" {
+		next = d.static.WithDynamic(d.im.Config(kmsg.ConfigResourceTypeBroker, ""), merged)
+	}
+	if err := checkTogether(next); err != nil {
+		return reject(kerr.InvalidRequest, "%s", err.Error())
+	}
 	if err := d.checkThreads(changed); err != nil {
 		return err
 	}
 	return checkMinInsync(name, changed, merged)
+}
+
+// checkTogether checks settings that limit each other.
+func checkTogether(b *config.Broker) error {
+	if b.Int("max.connections.per.ip") == 0 && b.String("max.connections.per.ip.overrides") == "" {
+		return errors.New("requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.")
+	}
+	t := b.Topic(nil)
+	return cmp.Or(
+		checkLocal("log.local.retention.ms", b.Int("log.local.retention.ms"), "log.retention.ms", t.RetentionMs),
+		checkLocal("log.local.retention.bytes", b.Int("log.local.retention.bytes"), "log.retention.bytes", t.RetentionBytes))
+}
+
+// checkLocal wants no more of what stays here than of what stays at all. -2 is as much, -1 without limit.
+func checkLocal(key string, local int64, totalKey string, total int64) error {
+	reason := ""
+	switch {
+	case local == -2 || total == -1:
+		return nil
+	case local == -1:
+		reason = fmt.Sprintf("Value must not be -1 as %s value is set as %d.", totalKey, total)
+	case local > total:
+		reason = fmt.Sprintf("Value must not be more than %s property value: %d", totalKey, total)
+	default:
+		return nil
+	}
+	return fmt.Errorf("Invalid value org.apache.kafka.common.config.ConfigException: Invalid value %d for configuration %s: %s for configuration Invalid dynamic configuration",
+		local, key, reason)
 }
 
 // overridden tells whether this broker has a setting of its own, so that the one for all changes nothing here.
@@ -240,7 +278,6 @@ var brokerChecks = map[string]func(string) error{
 	"log.cleaner.threads":              notZero("/ by zero"),
 	"max.connections":                  notZero(invalidLimit("max.connections")),
 	"max.connection.creation.rate":     notZero(invalidLimit("max.connection.creation.rate")),
-	"max.connections.per.ip":           notZero("requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."),
 	"max.connections.per.ip.overrides": checkConnectionOverrides,
 	"log.retention.ms": func(v string) error {
 		if v != "0" && (v == "-1" || v[0] != '-') {
@@ -265,6 +302,7 @@ func invalidLimit(key string) string {
 
 // checkConnectionOverrides wants entries of an address, a colon and a number. Entries at the end may be empty.
 func checkConnectionOverrides(v string) error {
+	var wrong []string
 	for _, entry := range strings.Split(strings.TrimRight(v, ", "), ",") {
 		entry = strings.TrimSpace(entry)
 		colon := strings.LastIndexByte(entry, ':')
@@ -278,9 +316,17 @@ func checkConnectionOverrides(v string) error {
 		if _, err := strconv.ParseInt(limit, 10, 32); err != nil {
 			return fmt.Errorf("%s: %q", notANumber, limit)
 		}
+		if host := strings.TrimSpace(entry[:colon]); !hostName.MatchString(host) {
+			wrong = append(wrong, host)
+		}
+	}
+	if len(wrong) > 0 {
+		return fmt.Errorf("max.connections.per.ip.overrides contains invalid addresses : %s", strings.Join(wrong, ","))
 	}
 	return nil
 }
+
+var hostName = regexp.MustCompile(`^[0-9a-zA-Z\-%._:]*$`)
 
 // notANumber is what Kafka's answers say of a number that can't be read.
 const notANumber = "For input string"

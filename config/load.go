@@ -139,6 +139,9 @@ func (b *Broker) settle(report *Report) error {
 			return &Error{Key: p[0], Value: b.String(p[0]), Reason: fmt.Sprintf("greater than %s, which is %d", p[1], high)}
 		}
 	}
+	if b.Int("max.connections.per.ip") == 0 && b.String("max.connections.per.ip.overrides") == "" {
+		return &Error{Key: "max.connections.per.ip", Value: "0", Reason: "nobody could connect", Allowed: "0 only with max.connections.per.ip.overrides"}
+	}
 	var err error
 	b.listeners, err = b.readListeners()
 	if err != nil {

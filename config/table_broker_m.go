@@ -5,7 +5,7 @@ var brokerTableM = []Def{
 	{Name: "max.connection.creation.rate", Type: Int, Default: "2147483647", check: atLeast(0), Scope: ClusterWide, Doc: "Most new connections in a second."},
 	{Name: "max.connections", Type: Int, Default: "2147483647", check: atLeast(0), Scope: ClusterWide, Use: Used, Doc: "Most open connections of the broker."},
 	{Name: "max.connections.per.ip", Type: Int, Default: "2147483647", check: atLeast(0), Scope: ClusterWide, Use: Used, Doc: "Most open connections from one address."},
-	{Name: "max.connections.per.ip.overrides", Type: String, Scope: ClusterWide, Doc: "Limits of connections for single addresses, as host:limit."},
+	{Name: "max.connections.per.ip.overrides", Type: String, Scope: ClusterWide, Use: Used, Doc: "Limits of connections for single addresses, as host:limit."},
 	{Name: "max.decompressed.message.bytes", Type: Int, Default: "2147483639", check: between(1, 2147483639), Scope: ClusterWide, Use: Used, Doc: "Most bytes of a single record of a compressed batch."},
 	{Name: "max.incremental.fetch.session.cache.slots", Type: Int, Default: "1000", check: atLeast(0), ReadOnly: true, Use: Used, Doc: "Most fetch sessions that are remembered."},
 	{Name: "max.request.partition.size.limit", Type: Int, Default: "2000", check: atLeast(1), ReadOnly: true, Use: Used, Doc: "Most partitions in one answer to DescribeTopicPartitions."},

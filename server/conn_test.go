@@ -350,6 +350,12 @@ func TestConnectionLimits(t *testing.T) {
 	only.conn.Close()
 	waitFor(t, "the connection to go", func() bool { return s.conns.count() == 0 })
 	do[*kmsg.ApiVersionsResponse](dial(t, s), kmsg.NewPtrApiVersionsRequest())
+
+	s = startServer(t, "max.connections.per.ip=0", "max.connections.per.ip.overrides=10.0.0.1:7,127.0.0.1:1")
+	do[*kmsg.ApiVersionsResponse](dial(t, s), kmsg.NewPtrApiVersionsRequest())
+	dial(t, s).expectClosedOrReset()
+	s = startServer(t, "max.connections.per.ip.overrides=127.0.0.1:0")
+	dial(t, s).expectClosedOrReset()
 }
 
 // Who says nothing for connections.max.idle.ms is closed; who waits for an answer

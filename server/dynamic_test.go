@@ -47,6 +47,7 @@ var dynamicSettings = map[string]struct {
 	"log.segment.delete.delay.ms":               {"8", topicSetting(func(t *config.Topic) any { return t.FileDeleteDelayMs }), int64(8)},
 	"max.connections":                           {"1000", func(s *Server) any { s.conns.mu.Lock(); defer s.conns.mu.Unlock(); return s.conns.max }, 1000},
 	"max.connections.per.ip":                    {"100", func(s *Server) any { s.conns.mu.Lock(); defer s.conns.mu.Unlock(); return s.conns.maxPerIP }, 100},
+	"max.connections.per.ip.overrides":          {"10.0.0.1:7", func(s *Server) any { s.conns.mu.Lock(); defer s.conns.mu.Unlock(); return s.conns.maxOfIP["10.0.0.1"] }, 7},
 	"max.decompressed.message.bytes":            {"9000", topicSetting(func(t *config.Topic) any { return t.MaxDecompressedMessageBytes }), int32(9000)},
 	"message.max.bytes":                         {"9999", topicSetting(func(t *config.Topic) any { return t.MaxMessageBytes }), int32(9999)},
 	"min.insync.replicas":                       {"2", topicSetting(func(t *config.Topic) any { return t.MinInsyncReplicas }), int32(2)},

@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -92,6 +94,7 @@ type connections struct {
 	perIP    map[string]int     // guarded by mu: only while there is a limit
 	max      int                // guarded by mu
 	maxPerIP int                // guarded by mu
+	maxOfIP  map[string]int     // guarded by mu, and never changed: for those for whom it is another
 	maxIdle  time.Duration      // guarded by mu; 0 for ever
 	closed   bool               // guarded by mu: no more
 	room     chan struct{}      // capacity 1: a connection has gone, or the limits have changed
@@ -110,12 +113,51 @@ func (cs *connections) init() {
 
 // limit takes the limits from the configuration.
 func (cs *connections) limit(cfg *config.Broker) {
+	overrides := connectionOverrides(cfg.String("max.connections.per.ip.overrides"))
 	cs.mu.Lock()
 	defer cs.mu.Unlock()
+	cs.maxOfIP = overrides
 	cs.max = int(min(cfg.Int("max.connections"), math.MaxInt32))
 	cs.maxPerIP = int(min(cfg.Int("max.connections.per.ip"), math.MaxInt32))
 	cs.maxIdle = time.Duration(max(cfg.Int("connections.max.idle.ms"), 0)) * time.Millisecond
 	cs.wakeLocked()
+}
+
+// resolveWait bounds how long the names in max.connections.per.ip.overrides are looked up.
+const resolveWait = 2 * time.Second
+
+// connectionOverrides reads max.connections.per.ip.overrides: limits by address. Entries that can't be read, and names that nobody
+// knows, are left out.
+func connectionOverrides(text string) map[string]int {
+	limits := make(map[string]int)
+	ctx, cancel := context.WithTimeout(context.Background(), resolveWait)
+	defer cancel()
+	for _, entry := range strings.Split(text, ",") {
+		colon := strings.LastIndexByte(entry, ':')
+		if colon < 0 {
+			continue
+		}
+		limit, err := strconv.ParseInt(strings.TrimSpace(entry[colon+1:]), 10, 32)
+		if err != nil {
+			continue
+		}
+		addresses, err := net.DefaultResolver.LookupNetIP(ctx, "ip", strings.TrimSpace(entry[:colon]))
+		if err != nil {
+			continue
+		}
+		for _, a := range addresses {
+			limits[a.Unmap().String()] = int(limit)
+		}
+	}
+	return limits
+}
+
+// limitOfLocked is how many connections an address may have.
+func (cs *connections) limitOfLocked(ip string) int {
+	if limit, ok := cs.maxOfIP[ip]; ok {
+		return limit
+	}
+	return cs.maxPerIP
 }
 
 func (cs *connections) wakeLocked() {
@@ -133,7 +175,7 @@ func (cs *connections) add(ctx context.Context, c *conn) error {
 		case cs.closed:
 			cs.mu.Unlock()
 			return errServerClosed
-		case cs.perIP[c.ip] >= cs.maxPerIP:
+		case cs.perIP[c.ip] >= cs.limitOfLocked(c.ip):
 			cs.mu.Unlock()
 			return errTooManyFromIP
 		case len(cs.open) < cs.max:

@@ -67,7 +67,8 @@ type Replay interface {
 	// Begin comes first: the first batch that is scanned has the offset from, or holds it. The log can be read below; others are names in
 	// the directory that are not log's.
 	Begin(l *Log, others []string, from int64) error
-	// Batch is told of each batch that is good. b is the batch, or nil if that has more than 64 KiB; it is valid until the call returns.
+	// Batch is told of each batch that is good. b is the batch, or nil if that has more than 64 KiB; h and b are valid until the call
+	// returns.
 	Batch(segment int64, h *protocol.BatchHeader, b protocol.Batch) error
 	// End is told of each segment when all of its batches were.
 	End(Segment) error

@@ -235,8 +235,10 @@ func (s *segment) scan(f vfs.File, from extent, interval int64, tell func(*proto
 	defer copies.Put(buf)
 	w := walker{f: f, pos: from.size, end: s.size.Load(), buf: buf[:]}
 	found = from
+	var hdr protocol.BatchHeader // one for all: tell has it escape
 	for {
-		hdr, b, err := w.checkNext()
+		var b protocol.Batch
+		hdr, b, err = w.checkNext()
 		switch {
 		case err == io.EOF:
 			s.sinceEntry = 0 // as of a segment that was just opened

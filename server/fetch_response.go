@@ -364,13 +364,11 @@ func (c *conn) flushFull() error {
 	return nil
 }
 
-// release gives back the segment files and f itself.
+// release gives back the segment files and f itself. Its rows stay however many they are: a session that polls many partitions comes again
+// soon, and else the collector takes them from the pool.
 func (f *fetch) release() {
 	f.releaseSlices()
 	clear(f.rows)
-	if cap(f.rows) > 4096 {
-		f.rows = nil
-	}
 	*f = fetch{rows: f.rows[:0]}
 	fetches.Put(f)
 }

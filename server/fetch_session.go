@@ -3,6 +3,7 @@ package server
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -292,7 +293,7 @@ func (s *fetchSession) advance(f *fetch, req *kmsg.FetchRequest) (empty bool, er
 			s.forget(s.key(t.Topic, t.TopicID, index))
 		}
 	}
-	f.rows = f.rows[:0]
+	f.rows = slices.Grow(f.rows[:0], len(s.partitions))
 	for p := s.head.next; p != &s.head; p = p.next {
 		f.rows = append(f.rows, fetchRow{fetchTarget: p.fetchTarget, cached: p, leader: -1, leaderAt: -1})
 	}

@@ -65,7 +65,7 @@ func (s *Server) handleApiVersions(r *request) pending {
 func servedKeys(r *request, telemetry bool) []kmsg.ApiVersionsResponseApiKey {
 	var keys []kmsg.ApiVersionsResponseApiKey
 	for _, row := range apiByKey {
-		if row == nil || r.conn != nil && r.conn.listener.controller && row.key != apiVersionsKey {
+		if row == nil || r.onController() && !controllerAPIs[row.key] {
 			continue
 		}
 		if row.advertisedMin == unlisted && !telemetry {

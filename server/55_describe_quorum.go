@@ -1,6 +1,7 @@
 package server
 
 import (
+	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -42,7 +43,7 @@ func (s *Server) handleDescribeQuorum(r *request) pending {
 	}
 	if right {
 		node := kmsg.NewDescribeQuorumResponseNode()
-		node.NodeID, node.Listeners = s.nodeID, s.controllerListeners()
+		node.NodeID, node.Listeners = s.nodeID, s.controllerListeners(r)
 		resp.Nodes = append(resp.Nodes, node)
 	}
 	return answer(resp)
@@ -63,8 +64,9 @@ func (s *Server) describedQuorum() kmsg.DescribeQuorumResponseTopicPartition {
 	return p
 }
 
-// controllerListeners are where the controller of this node is reached. A node that is alone needs none.
-func (s *Server) controllerListeners() []kmsg.DescribeQuorumResponseNodeListener {
+// controllerListeners are where the controller of this node is reached: by whatever address the client has, if it listens on all. A node
+// that is alone needs none.
+func (s *Server) controllerListeners(r *request) []kmsg.DescribeQuorumResponseNodeListener {
 	var rows []kmsg.DescribeQuorumResponseNodeListener
 	for _, l := range s.listeners {
 		if !l.controller {
@@ -72,6 +74,9 @@ func (s *Server) controllerListeners() []kmsg.DescribeQuorumResponseNodeListener
 		}
 		row := kmsg.NewDescribeQuorumResponseNodeListener()
 		host, port := splitAddr(l.socket.Addr())
+		if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() && r.conn != nil {
+			host, _ = splitAddr(r.conn.socket.LocalAddr())
+		}
 		row.Name, row.Host, row.Port = l.name, host, uint16(port)
 		rows = append(rows, row)
 	}

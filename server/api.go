@@ -56,6 +56,9 @@ type request struct {
 	received time.Time // when the whole request had been read
 }
 
+// onController tells whether a request has come by a controller's listener.
+func (r *request) onController() bool { return r.conn != nil && r.conn.listener.controller }
+
 // pending is the second phase of a request. A handler runs its ordered part,
 // where it may decide and append, at once; what is left is waited for off the
 // connection's reader, so that the waits of pipelined requests overlap. Answers

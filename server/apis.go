@@ -93,6 +93,21 @@ var apis = []api{
 	{75, 0, 0, 0, needTopicDescribe, (*Server).handleDescribeTopicPartitions, slow},
 }
 
+// controllerAPIs are those that a controller's listener serves: what there is to ask and to change of the cluster, as in Kafka, whose
+// tools ask for it with --bootstrap-controller. What controllers and brokers say to each other there is not served.
+var controllerAPIs = map[int16]bool{
+	17: true, 18: true, 19: true, 20: true, 29: true, 30: true, 31: true, 32: true, 33: true, 36: true, 37: true, 38: true, 39: true,
+	40: true, 41: true, 43: true, 44: true, 45: true, 46: true, 49: true, 50: true, 51: true, 55: true, 57: true, 60: true, 64: true,
+}
+
+// api gives the row of an API key, or nil if it is not served on the listener.
+func (l *listener) api(key int16) *api {
+	if l.controller && !controllerAPIs[key] {
+		return nil
+	}
+	return apiOf(key)
+}
+
 // apiOf gives the row of an API key, or nil.
 func apiOf(key int16) *api {
 	if key < 0 || int(key) >= len(apiByKey) {

@@ -220,9 +220,9 @@ func (c *conn) serve(fr frame) error {
 		return &protocolError{text: fmt.Sprintf("unreadable request header: %v", err)}
 	}
 	q.version, q.correlation = header.Version, header.CorrelationID
-	q.row = apiOf(header.Key)
+	q.row = c.listener.api(header.Key)
 	switch {
-	case q.row == nil || c.listener.controller && header.Key != apiVersionsKey:
+	case q.row == nil:
 		c.frames.free(fr)
 		return &protocolError{text: fmt.Sprintf("API key %d is not served", header.Key)}
 	case header.Version >= q.row.min && header.Version <= q.row.max:

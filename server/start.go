@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -244,7 +245,7 @@ func splitAddr(a net.Addr) (host string, port int32) {
 
 func (s *Server) openListeners(ctx context.Context) error {
 	controllers := s.static.List("controller.listener.names")
-	for _, c := range s.static.Listeners() {
+	for _, c := range slices.Concat(s.static.Listeners(), s.static.ControllerListeners()) {
 		l, err := s.openListener(ctx, c, controllers)
 		if err != nil {
 			return errors.Join(err, s.closeListeners(ctx))

@@ -1,6 +1,7 @@
 // Command compare measures brokers side by side, with the same clients in the same minutes on the same machine:
 //
-//	compare [-load PATTERN] [-rounds 5] [-quick] [-out DIR] [-page FILE]
+//	compare [-load PATTERN] [-rounds 5] [-out DIR] [-page FILE]
+//	compare growth [-load PATTERN] [-page FILE]   what a request costs as a broker has more and more
 //	compare limit receive|send ...        the limits, see limit.go; compare runs them itself
 //
 // Every load runs on one broker, then on the other, and so on alternately (A B A B); what counts is the median of the ratios of

@@ -18,6 +18,12 @@ func main() {
 		exitOn(limitMain(os.Args[2:]))
 		return
 	}
+	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer cancel()
+	if len(os.Args) > 1 && os.Args[1] == "growth" {
+		exitOn(growthMain(ctx, os.Args[2:]))
+		return
+	}
 	var o options
 	flag.StringVar(&o.loads, "load", "", "`pattern` of the names of the loads to run; all by default")
 	flag.BoolVar(&o.list, "list", false, "list the loads")
@@ -29,8 +35,6 @@ func main() {
 	flag.StringVar(&o.out, "out", "", "`folder` for results.json, table.txt and chart.svg")
 	flag.StringVar(&o.page, "page", "", "`file` to write as a page, with its chart beside it")
 	flag.Parse()
-	ctx, cancel := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
-	defer cancel()
 	exitOn(o.run(ctx))
 }
 

@@ -224,14 +224,20 @@ func (r *report) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	data, err := json.MarshalIndent(r, "", " ")
+	data, err := r.json()
 	if err != nil {
 		return err
 	}
-	for name, text := range map[string]string{"results.json": string(data) + "\n", "table.txt": r.text(), "chart.svg": r.chart()} {
+	for name, text := range map[string]string{"results.json": string(data), "table.txt": r.text(), "chart.svg": r.chart()} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// json is all that was measured.
+func (r *report) json() ([]byte, error) {
+	data, err := json.MarshalIndent(r, "", " ")
+	return append(data, '\n'), err
 }

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -46,6 +47,9 @@ func (s *Server) handleTxnOffsetCommit(r *request) pending {
 		return refused.TxnOffsetCommitResponse
 	}
 	shard, err := s.namedGroupShard(req.Group)
+	if errors.Is(err, kerr.NotCoordinator) && s.image().Topic(offsetsTopic) == nil {
+		err = kerr.CoordinatorNotAvailable // as in Kafka, which looks for the partition before the group
+	}
 	if err != nil {
 		return answer(finish(nil, err))
 	}

@@ -14,12 +14,14 @@ import (
 // A request that names one thing again and again is answered as often, until the answer has taken enough: then it is
 // INVALID_REQUEST, and the answer stays of a size that can be served. What is named once is told, however often another was.
 func TestNamesThatRepeatDoNotMakeHugeAnswers(t *testing.T) {
-	_, c, _ := startGroups(t, "group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=1000")
+	_, c, _ := startGroups(t)
 	c.createTopic("wide", 200)
 	for pid := range int64(30) {
 		c.produce("t", 0, batchOf(t, protocol.BatchSpec{ProducerID: pid}, 1, 10))
 	}
-	joined := do[*kmsg.JoinGroupResponse](c, joinRequest(3, "g", ""))
+	join := joinRequest(3, "g", "")
+	join.SessionTimeoutMillis = 60_000
+	joined := do[*kmsg.JoinGroupResponse](c, join)
 	do[*kmsg.SyncGroupResponse](c, syncRequest("g", joined.MemberID, joined.Generation, strings.Repeat("x", 500_000)))
 	commit := offsetCommit(8, "offsets", "", -1, 1, "t", 0, "t", 1)
 	for i := range commit.Topics {

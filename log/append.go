@@ -130,6 +130,11 @@ func (l *Log) roll(old *segment, base int64, now time.Time) (*segment, error) {
 	if err := old.finish(); err != nil {
 		return nil, err
 	}
+	if base <= l.vouched { // nothing has been appended since, and from now on the old segment is trusted
+		if err := errors.Join(l.syncFile(&old.times.file), l.syncFile(&old.offsets.file)); err != nil {
+			return nil, err
+		}
+	}
 	s := newSegment(l, base, now.UnixMilli())
 	if err := l.begin(s); err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"strings"
 	"syscall"
@@ -22,11 +23,12 @@ type history struct {
 	settings Settings
 	rng      *rand.Rand
 
-	batches []protocol.Batch // of the log, appended and not truncated
-	ever    map[string]bool  // every batch that an append was begun for
-	point   int64            // the owner's checkpoint of the recovery point
-	start   int64            // and of the log start
-	trimmed int64            // least offset that no step in hand gives up
+	batches   []protocol.Batch // of the log, appended and not truncated
+	ever      map[string]bool  // every batch that an append was begun for
+	point     int64            // the owner's checkpoint of the recovery point
+	start     int64            // and of the log start
+	trimmed   int64            // least offset that no step in hand gives up
+	resetting bool             // all of it is being given up
 }
 
 func newHistory(t *testing.T, fsys vfs.FS, seed int) *history {
@@ -55,7 +57,7 @@ func (h *history) kept(offset int64) []protocol.Batch {
 // step does one operation at random. Errors of injected faults are fine; the model follows what was reported.
 func (h *history) step() error {
 	l := h.log
-	switch k := h.rng.IntN(20); {
+	switch k := h.rng.IntN(24); {
 	case k < 12:
 		b := makeBatch(h.t, l.End(), 1+h.rng.IntN(4), clock.UnixMilli()+h.rng.Int64N(1000), 70+h.rng.IntN(300))
 		h.ever[string(b)] = true
@@ -90,9 +92,60 @@ func (h *history) step() error {
 		return nil
 	case k == 18:
 		return h.removeBefore()
-	default:
+	case k == 19:
 		return l.Quiesce()
+	case k == 20:
+		return h.reset()
+	case k == 21:
+		return h.mend()
+	default:
+		return h.reopen(k == 22)
 	}
+}
+
+// reset begins the log anew, above or below its end.
+func (h *history) reset() error {
+	l := h.log
+	offset := l.End() + h.rng.Int64N(5)
+	if h.rng.IntN(2) == 0 {
+		offset = l.Start() + h.rng.Int64N(l.End()-l.Start()+1)
+	}
+	h.resetting, h.trimmed = true, math.MaxInt64 // what is left is some of the front
+	_, err := l.ResetTo(offset, clock)
+	if err == nil {
+		h.batches, h.point, h.start, h.trimmed, h.resetting = nil, l.RecoveryPoint(), offset, offset, false
+	}
+	return err
+}
+
+// mend builds an index anew that is right.
+func (h *history) mend() error {
+	segs := *h.log.segments.Load()
+	segs[h.rng.IntN(len(segs))].suspect()
+	_, err := h.log.Mend()
+	return err
+}
+
+// reopen stops the log, in order or not, and opens it again.
+func (h *history) reopen(clean bool) error {
+	l := h.log
+	if clean {
+		if err := l.Close(); err != nil {
+			return err
+		}
+		h.point = l.RecoveryPoint()
+	} else {
+		l.Abandon()
+	}
+	end := l.End()
+	if err := h.open(Recovery{Clean: clean, RecoveryPoint: h.point, LogStart: h.start}); err != nil {
+		return err
+	}
+	if h.log.End() != end {
+		h.t.Fatalf("opened again (%v), the log ends at %d, not %d", clean, h.log.End(), end)
+	}
+	h.trimmed = max(h.trimmed, h.log.Start())
+	return nil
 }
 
 func (h *history) truncate() error {
@@ -108,7 +161,7 @@ func (h *history) truncate() error {
 	_, err := l.TruncateTo(offset, clock)
 	if err == nil {
 		h.batches = kept
-		h.point = min(h.point, l.RecoveryPoint())
+		h.point, h.start = min(h.point, l.RecoveryPoint()), min(h.start, l.Start())
 		if want := end(kept, l.End()); l.End() != want {
 			h.t.Fatalf("end %d after truncation to %d, want %d", l.End(), offset, want)
 		}
@@ -197,7 +250,8 @@ func (h *history) check(m *vfs.Mem, durable int64, what string) {
 	h.checkReopen(m, l, what)
 }
 
-// checkIndexes compares the index files with the batches: every entry is one that an index that is built anew would have.
+// checkIndexes compares the index files with the batches: every entry is one that an index that is built anew would have. But for zeros, which are what a
+// loss of power may leave of an index that was just being made anew: reads see them for what they are.
 func checkIndexes(t testing.TB, m *vfs.Mem, l *Log, what string) {
 	t.Helper()
 	for _, s := range l.Segments() {
@@ -223,6 +277,9 @@ func checkIndexes(t testing.TB, m *vfs.Mem, l *Log, what string) {
 			before := entry{offset: -1}
 			for i := range x.offsets.entries() {
 				e, err := x.offsets.at(x.offsets.body.Load(), i)
+				if e == (entry{offset: s.Base}) {
+					continue
+				}
 				if at, ok := positions[e.offset]; err != nil || !ok || at != e.position || e.offset <= before.offset {
 					t.Fatalf("%s: segment %d: entry %d is %+v behind %+v, %v", what, s.Base, i, e, before, err)
 				}
@@ -231,6 +288,9 @@ func checkIndexes(t testing.TB, m *vfs.Mem, l *Log, what string) {
 			before = entry{time: -1}
 			for i := range x.times.entries() {
 				e, err := x.times.at(x.times.body.Load(), i)
+				if e == (entry{offset: s.Base}) {
+					continue
+				}
 				if at, ok := times[e.offset]; err != nil || !ok || at != e.time || e.time <= before.time {
 					t.Fatalf("%s: segment %d: time entry %d is %+v behind %+v, %v", what, s.Base, i, e, before, err)
 				}
@@ -299,7 +359,7 @@ func TestCrashAtEveryOperation(t *testing.T) {
 
 // endOf is what bounds the durable offsets from above while a truncation may be going on.
 func endOf(h *history) int64 {
-	if h.log == nil {
+	if h.log == nil || h.resetting {
 		return 0
 	}
 	return h.log.End()
@@ -363,6 +423,9 @@ func runWithFault(h *history, m *vfs.Mem, what func() string) {
 	h.trimmed = 0
 	for range 50 {
 		err := h.step()
+		if h.log.closed.Load() {
+			break // it could not be stopped in order, or not be opened again
+		}
 		failed := h.log.Failed()
 		if (failed != nil) != errors.Is(err, ErrFailed) {
 			h.t.Fatalf("%s: step says %v, log says %v", what(), err, failed)
@@ -383,6 +446,9 @@ func runWithFault(h *history, m *vfs.Mem, what func() string) {
 	durable := h.log.End()
 	if failed && strings.Contains(h.log.Failed().Error(), "truncate") {
 		durable = min(durable, h.point)
+	}
+	if h.resetting {
+		durable = 0
 	}
 	h.check(m.CrashClone(nil), durable, what())
 }

@@ -60,7 +60,8 @@
 //     Recovery: the batch is found whole and with its CRC, or cut off.
 //
 // Roll
-//  1. The old segment's last time index entry is added, both indexes are written.
+//  1. The old segment's last time index entry is added, both indexes are written; and synced if nothing was appended since the log was opened, as
+//     the owner's recovery point may be the log's end then.
 //  2. If an earlier .log was created, renamed or removed and the directory not synced since, it is synced.
 //  3. The new .log is created; the list of segments is swapped.
 //     Commit point: 3.
@@ -138,8 +139,8 @@
 //
 // Mend (an index in which reads found wrong entries)
 //  1. The index counts as empty: readers search from the segment's start. The segment is scanned, the entries are collected in memory.
-//  2. Both indexes are written over the old ones and synced; readers use them again.
-//     Recovery: a torn index is found wrong again, or not plausible.
+//  2. The .index is removed, durably. Both indexes are written and synced, then the directory; readers use them again.
+//     Recovery: a segment without its .index gets its indexes anew.
 //
 // A trusted segment is never cut: where it can't be read, Open or the read fails with ErrCorrupt. Where the owner knows what a clean
 // shutdown left, and it isn't there, Open fails with ErrLost, before it changes anything. A segment of message format 0 or 1 is

@@ -47,6 +47,7 @@ type Log struct {
 
 	// The writer's.
 	settings Settings
+	vouched  int64 // the owner's checkpoint may say this offset, as of Open, for the recovery point
 	unbegun  bool // the first .log has not been created (New)
 }
 

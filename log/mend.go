@@ -51,11 +51,19 @@ func (l *Log) mend(s *segment) error {
 	if err != nil {
 		return err
 	}
+	// A crash that comes now leaves a segment without an .index, and not one with a torn one.
+	if s.offsets.exists {
+		s.offsets.drop()
+		if err := errors.Join(l.remove(s.offsets.path()), l.syncDir()); err != nil {
+			return err
+		}
+		s.offsets.exists = false
+	}
 	if err := s.finish(); err != nil {
 		return err
 	}
 	if found.size < s.size.Load() {
 		return fmt.Errorf("%s at %d: %w", s.data.path(), found.size, cause)
 	}
-	return errors.Join(s.times.sync(), s.offsets.sync())
+	return errors.Join(s.times.sync(), s.offsets.sync(), l.syncDir())
 }

@@ -82,15 +82,20 @@ func (o *opener) open() error {
 	if end < l.start.Load() {
 		return o.reset()
 	}
+	l.vouched = end
 	if o.recovery.Clean {
 		last := segs[len(segs)-1]
 		if !last.offsets.hold {
 			last.indexed = end
 		}
+		if last.size.Load() == 0 {
+			l.changedLogs() // nobody has synced the directory of an empty log
+		}
 		l.setRecovered(end)
 		l.recovered.Store(last.checkpoint(end))
 	} else {
 		l.setRecovered(max(0, min(o.recovery.RecoveryPoint, end)))
+		l.changedLogs() // whoever made, renamed or removed a file last may not have come to sync the directory
 	}
 	return nil
 }

@@ -54,7 +54,7 @@ func (o *opener) recover(segs []*segment) error {
 			// Too small for an index. It gets its files as a segment does that was not closed: at the roll or the close.
 			s.offsets.hold, s.times.hold = false, false
 		default:
-			if err := o.writeIndexes(s, i < scanFrom); err != nil {
+			if err := o.writeIndexes(s, i < scanFrom || o.vouched(s)); err != nil {
 				return err
 			}
 		}
@@ -98,7 +98,12 @@ func (o *opener) cutAt(segs []*segment, i int, found extent, cause error) error 
 		return err
 	}
 	s.publish(found)
-	return o.writeIndexes(s, false)
+	return o.writeIndexes(s, o.vouched(s))
+}
+
+// vouched tells of a segment that was scanned whole although the recovery point lies in it: it goes on vouching for the index entries below.
+func (o *opener) vouched(s *segment) bool {
+	return !o.recovery.Clean && o.recovery.RecoveryPoint > s.base && s.offsets.body.Load().inFile == 0
 }
 
 // recoverSegment finds out what the segment holds, as an extent, and whether a cause ended it before its file does.
@@ -299,7 +304,7 @@ func (w *walker) checkNext() (protocol.BatchHeader, protocol.Batch, error) {
 	return hdr, whole, nil
 }
 
-// writeIndexes puts down the indexes of a scanned segment. Those of a trusted one must be durable before it counts
+// writeIndexes puts down the indexes of a scanned segment. Those of a trusted one, or of a trusted part, must be durable before it counts
 // as indexed: the .index, which its owner looks for, comes last.
 func (o *opener) writeIndexes(s *segment, trusted bool) error {
 	defer s.drop()

@@ -59,7 +59,7 @@ func (x *index) below(fsys vfs.FS, offset int64) (n int, last entry, err error) 
 		e := x.decode(data)
 		ascends := n == 0 || e.offset > last.offset && e.position > last.position
 		if x.width == timeEntryLen {
-			ascends = n == 0 && e.time >= 0 || n > 0 && e.time > last.time && e.offset >= last.offset
+			ascends = n == 0 && e.time > 0 || n > 0 && e.time > last.time && e.offset >= last.offset
 		} else if e.position == 0 {
 			ascends = false // the first batch has no entry
 		}

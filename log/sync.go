@@ -106,7 +106,7 @@ func (s *segment) checkpoint(durable int64) int64 {
 
 func (l *Log) syncFile(f *file) error {
 	err := f.sync()
-	if err == nil || f.segment.removed.Load() || isNotExist(err) && f.optional() {
+	if err == nil || f.segment.removed.Load() {
 		return nil
 	}
 	return l.fail("fsync of "+f.path(), err)
@@ -120,6 +120,9 @@ func (x *file) optional() bool {
 
 func (x *file) sync() error {
 	h, err := x.acquire(0)
+	if isNotExist(err) && x.optional() {
+		return nil
+	}
 	if err != nil {
 		return err
 	}

@@ -440,18 +440,20 @@ func TestImportErrors(t *testing.T) {
 	}
 }
 
-// TestImportCrashes: the machine stops at any operation, and loses what wasn't durable. The next import finishes what was begun.
+// TestImportCrashes: the machine stops before each operation that changes something, and loses what wasn't durable. The next import finishes what was begun.
 func TestImportCrashes(t *testing.T) {
 	for seed, copying := range []bool{false, true} {
-		for op := 0; ; op += 4 {
+		for op := 0; ; op++ {
 			m := newImporting(t, "epochs")
 			m.o.Copy = copying
 			rng := rand.New(rand.NewPCG(uint64(seed), uint64(op)))
 			ops := 0
 			var crashed *vfs.Mem
-			m.fsys = vfs.Inject(m.mem, func(vfs.Op) error {
-				if ops++; ops-1 == op {
-					crashed = m.mem.CrashClone(rng)
+			m.fsys = vfs.Inject(m.mem, func(o vfs.Op) error {
+				if o.Kind.Changes() {
+					if ops++; ops-1 == op {
+						crashed = m.mem.CrashClone(rng)
+					}
 				}
 				if crashed != nil {
 					return errInjected // the process is no more
@@ -466,10 +468,15 @@ func TestImportCrashes(t *testing.T) {
 				break
 			}
 			m.mem, m.fsys = crashed, crashed
-			if journal, _ := exists(crashed, "/data/"+JournalFile); journal {
+			journal, _ := exists(crashed, "/data/"+JournalFile)
+			if journal {
 				m.o.Sources = nil
 			}
 			when := fmt.Sprintf("copy %t, operation %d", copying, op)
+			if !journal && m.knows("epochs") {
+				m.checkImported(when, map[string]int{"epochs": 2}) // it was done
+				continue
+			}
 			if _, err := m.run(); err != nil {
 				t.Fatal(when, err)
 			}

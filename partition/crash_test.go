@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -34,6 +35,7 @@ type life struct {
 	all  map[protocol.UUID]*lived
 	seq  map[int64]int32
 	step string
+	errs map[string][]error // of appends, by topic
 }
 
 // lived is one partition of a life.
@@ -173,6 +175,9 @@ func (l *life) write(v *lived, r AppendRequest) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v.offered = append(v.offered, slices.Clone(r.Batch))
+	if err != nil {
+		l.errs[v.topic] = append(l.errs[v.topic], err)
+	}
 	if err == nil {
 		v.acked = max(v.acked, a.LastOffset+1)
 	}
@@ -276,7 +281,7 @@ func (l *life) run() {
 
 func newLife(t *testing.T, disk *vfs.Mem, quits bool, injector vfs.Injector) *life {
 	return &life{
-		t: t, disk: disk, fsys: vfs.Inject(disk, injector), quits: quits, all: map[protocol.UUID]*lived{}, seq: map[int64]int32{},
+		t: t, disk: disk, fsys: vfs.Inject(disk, injector), quits: quits, all: map[protocol.UUID]*lived{}, seq: map[int64]int32{}, errs: map[string][]error{},
 		cfg: topicConfig(t, append(small(t), "file.delete.delay.ms", "0")...),
 	}
 }
@@ -444,11 +449,40 @@ func TestPowerFailureAtEachOperation(t *testing.T) {
 		l.run()
 		crashes = append(crashes, crash{"end", "end", disk.CrashClone(rng), l.promises()})
 		for i, c := range crashes {
+			what := fmt.Sprintf("seed %d, crash %d of %d, before %s within %s", seed, i, len(crashes), c.op, c.step)
+			if i%16 == int(seed) {
+				l.interrupt(c.disk.CrashClone(nil), c.promises, rng, what)
+			}
 			if err := l.after(c.disk, c.promises, true); err != nil {
-				t.Fatalf("seed %d, crash %d of %d, before %s within %s: %v", seed, i, len(crashes), c.op, c.step, err)
+				t.Fatalf("%s: %v", what, err)
 			}
 		}
 		t.Log(len(crashes), "crashes")
+	}
+}
+
+// interrupt loses power again, before each operation of the start that follows the first time.
+func (l *life) interrupt(disk *vfs.Mem, made promises, rng *rand.Rand, what string) {
+	l.t.Helper()
+	var again []*vfs.Mem
+	var ops []vfs.Op
+	var mu sync.Mutex
+	n, err := tryOpen(l.t, vfs.Inject(disk, func(op vfs.Op) error {
+		if op.Kind.Changes() {
+			mu.Lock()
+			defer mu.Unlock()
+			again, ops = append(again, disk.CrashClone(rng)), append(ops, op)
+		}
+		return nil
+	}), "/data", l.cfg)
+	if err != nil {
+		l.t.Fatalf("%s: %v", what, err)
+	}
+	n.Abandon()
+	for i, disk := range again {
+		if err := l.after(disk, made, true); err != nil {
+			l.t.Fatalf("%s, again before %s %s: %v", what, ops[i].Kind, ops[i].Name, err)
+		}
 	}
 }
 
@@ -485,11 +519,33 @@ func TestEachErrorOnce(t *testing.T) {
 			if l.n != nil {
 				l.n.Abandon()
 			}
+			what := fmt.Sprintf("%v at operation %d, %s %s within %s", boom, target, failed.Kind, failed.Name, step)
+			if err := l.harmed(failed.Name, boom); err != nil {
+				t.Fatalf("%s: %v", what, err)
+			}
 			if err := l.after(disk.CrashClone(nil), l.promises(), false); err != nil {
-				t.Fatalf("%v at operation %d, %s %s within %s: %v", boom, target, failed.Kind, failed.Name, step, err)
+				t.Fatalf("%s: %v", what, err)
 			}
 		}
 	}
+}
+
+// harmed checks whom an error has met: appends to the partition whose file it was of are answered KAFKA_STORAGE_ERROR, with the cause, and no others are. An
+// error in the log directory itself may meet anybody.
+func (l *life) harmed(name string, cause error) error {
+	below, _ := strings.CutPrefix(name, "/data/")
+	dir, _, inside := strings.Cut(strings.TrimPrefix(below, "/"), "/")
+	for topic, errs := range l.errs {
+		for _, err := range errs {
+			if inside && !strings.HasPrefix(dir, topic+"-") {
+				return fmt.Errorf("an append to %s is refused: %w", topic, err)
+			}
+			if !isCode(err, kerr.KafkaStorageError) || !errors.Is(err, cause) && !strings.Contains(err.Error(), "producers") {
+				return fmt.Errorf("an append to %s is refused for something else: %w", topic, err)
+			}
+		}
+	}
+	return nil
 }
 
 // TestOneErrorHarmsOnePartition: an error in one partition's directory keeps no other from anything.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
@@ -283,21 +284,24 @@ func TestMoveAndStorageErrors(t *testing.T) {
 	}
 }
 
-// TestMoveAndCrashes crashes after each change that a move makes: the replica is where it was, or where it went, with all that it had.
+// TestMoveAndCrashes kills the process, or takes the power, before each change that a move makes: the replica is where it was, or where it went, with
+// all that it had. Of two the metadata means the one where it was (the server looks).
 func TestMoveAndCrashes(t *testing.T) {
-	for target := 1; ; target++ {
-		disk := vfs.NewMem()
-		count, on := 0, false
+	for seed := range uint64(4) {
+		rng := rand.New(rand.NewPCG(seed, 4))
+		if seed == 0 {
+			rng = nil // a kill
+		}
+		var crashes []*vfs.Mem
+		var ops []vfs.Op
 		var mu sync.Mutex
-		var crashed *vfs.Mem
+		on := false
+		disk := vfs.NewMem()
 		fsys := vfs.Inject(disk, func(op vfs.Op) error {
 			mu.Lock()
 			defer mu.Unlock()
-			if !on || !op.Kind.Changes() {
-				return nil
-			}
-			if count++; count == target {
-				crashed = disk.CrashClone(nil)
+			if on && op.Kind.Changes() {
+				crashes, ops = append(crashes, disk.CrashClone(rng)), append(ops, op)
 			}
 			return nil
 		})
@@ -320,20 +324,20 @@ func TestMoveAndCrashes(t *testing.T) {
 		for _, s := range d.sets {
 			s.Abandon()
 		}
-		if crashed == nil {
-			break
+		for i, crashed := range crashes {
+			again := mustOpenDirs(t, crashed, "/a", "/b")
+			r := again.Get("t", 0) // of two, that in /a
+			if r == nil || r.Err() != nil {
+				t.Fatalf("seed %d, before %s %s: it is gone", seed, ops[i].Kind, ops[i].Name)
+			}
+			leadAgain(t, r, epoch)
+			if got := content(t, r); got != want {
+				t.Fatalf("seed %d, before %s %s: in %s\n%s\nbefore\n%s", seed, ops[i].Kind, ops[i].Name, again.setOf(r).dir, got, want)
+			}
+			for _, s := range again.sets {
+				s.Abandon()
+			}
 		}
-		again := mustOpenDirs(t, crashed, "/a", "/b")
-		r := again.Get("t", 0) // of two, that in /a
-		if r == nil || r.Err() != nil {
-			t.Fatalf("change %d: it is gone", target)
-		}
-		leadAgain(t, r, epoch)
-		if got := content(t, r); got != want {
-			t.Fatalf("change %d: in %s\n%s\nbefore\n%s", target, again.setOf(r).dir, got, want)
-		}
-		for _, s := range again.sets {
-			s.Abandon()
-		}
+		t.Log(len(crashes), "crashes")
 	}
 }

@@ -135,7 +135,7 @@ func (p *partitionCheck) checkSnapshots(bases []int64) {
 	for _, offset := range p.snapshots {
 		name := log.FileName(offset, log.ExtSnapshot)
 		switch {
-		case slices.Contains(bases, offset): // compared on the way
+		case slices.Contains(bases, offset), p.within[offset]: // compared on the way
 		case offset == p.end && !p.damaged:
 			p.compareSnapshot(offset)
 		case offset > p.end && !p.damaged && !p.o.Live:

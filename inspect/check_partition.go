@@ -33,6 +33,7 @@ type partitionCheck struct {
 
 	files     map[int64]map[string]int64 // of segments: base -> extension -> size
 	snapshots []int64
+	within    map[int64]bool // snapshots within segments that have been compared
 	epochs    []partition.EpochStart
 
 	start, end int64 // log start and end, as far as found
@@ -48,7 +49,7 @@ type partitionCheck struct {
 
 func newPartitionCheck(c *checker, place found) *partitionCheck {
 	p := &partitionCheck{checker: c, place: place, dir: filepath.Join(c.dir, place.name), told: map[string]int{}}
-	p.files = map[int64]map[string]int64{}
+	p.files, p.within = map[int64]map[string]int64{}, map[int64]bool{}
 	p.fold.table = idempotence.New()
 	p.lastEpoch, p.maxProducer = -1, -1
 	_, cleaned := c.checkpoint(partition.CleanerFile, place.name)
@@ -131,12 +132,26 @@ func (p *partitionCheck) list(entries []fs.DirEntry) {
 		case strings.HasSuffix(ext, log.SuffixCleaned), strings.HasSuffix(ext, log.SuffixSwap):
 			p.says(Warning, name, "of a compaction that was interrupted")
 		case strings.Contains(ext, log.SuffixCut):
-			p.says(Note, name, "kept by a recovery: what was whole behind a damaged place")
+			p.sayKept(name, offset, st.Size())
 		default:
 			p.says(Note, name, "not of a partition, it is left alone")
 		}
 	}
 	slices.Sort(p.snapshots)
+}
+
+// sayKept tells what a file holds that a recovery kept.
+func (p *partitionCheck) sayKept(name string, offset, size int64) {
+	f, err := p.open(name)
+	if err == nil {
+		defer f.Close()
+		var batches, records int64
+		if batches, records, err = log.SearchBatches(f, 0, size, offset, offset); err == nil {
+			p.says(Note, name, "kept by a recovery: %d records in %d whole batches behind a damaged place", records, batches)
+			return
+		}
+	}
+	p.says(Error, name, "%v", err)
 }
 
 func (p *partitionCheck) note(offset int64, ext string, size int64) {

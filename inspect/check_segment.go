@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"oncelog/controlmarkers"
 	"oncelog/log"
@@ -145,6 +146,10 @@ func (s *segmentCheck) batch(b protocol.Batch, pos int64) error {
 	}
 	if h.NumRecords < h.LastOffsetDelta+1 {
 		s.compacted = true // a producer's batch has a record for each offset
+	}
+	if _, there := slices.BinarySearch(s.snapshots, h.BaseOffset); there && h.BaseOffset > s.base && !s.damaged {
+		s.compareSnapshot(h.BaseOffset)
+		s.within[h.BaseOffset] = true
 	}
 	s.checkEpoch(&h, where)
 	if err := s.records(b, &h); err != nil {

@@ -9,11 +9,13 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"oncelog/cluster"
 	"oncelog/config"
 	"oncelog/internal/vfs"
 	"oncelog/partition"
+	"oncelog/protocol"
 )
 
 // copySet copies a golden log directory into a folder of the test's own.
@@ -133,7 +135,20 @@ func TestCheckFinds(t *testing.T) {
 		"coordinator's record":           {"coordinators", "__transaction_state-2" + seg0 + ".log", badRecord, Error, "record at offset 0: Could not read record"},
 		"offline until somebody decides": {"txn", "txn-1/damage.txt", func([]byte) []byte { return []byte("lost it\n") }, Error, "txn-1/damage.txt: lost it"},
 		"something foreign":              {"txn", "txn-1/notes.txt", func([]byte) []byte { return []byte("x") }, Note, "it is left alone"},
-		"kept by a recovery":             {"txn", "txn-1/" + base0 + ".log.cut", func([]byte) []byte { return []byte("x") }, Note, "kept by a recovery"},
+		"kept by a recovery":             {"txn", "txn-1/" + base0 + ".log.cut", func([]byte) []byte { return fileOf(t, "txn", "txn-0"+last+".log") }, Note, "kept by a recovery: 2 records in 4 whole batches"},
+		"nothing was kept":               {"txn", "txn-1/" + base0 + ".log.cut.1", func([]byte) []byte { return []byte("x") }, Note, "kept by a recovery: 0 records"},
+		"window file is damaged":         {"txn", "txn-1/00000000000000000003.window", func([]byte) []byte { return []byte("x") }, Warning, "00000000000000000003.window: "},
+		"window file without snapshot":   {"txn", "txn-1/00000000000000000002.window", func([]byte) []byte { return []byte("x") }, Note, "its snapshot is missing"},
+		"snapshot is short":              {"txn", "txn-1/00000000000000000003.snapshot", cutBy(9), Warning, "the next start goes without it"},
+		"snapshot behind the end":        {"txn", "txn-1/00000000000000000099.snapshot", func([]byte) []byte { return []byte("x") }, Warning, "lies behind the end of the log"},
+		"zeros in the middle":            {"txn", "txn-0" + last + ".log", func(b []byte) []byte { clear(b[80:110]); return b }, Error, "behind it are"},
+		"zeros at the end":               {"txn", "txn-0" + last + ".log", func(b []byte) []byte { return append(b, make([]byte, 99)...) }, Error, "after a clean stop"},
+		"time index is missing":          {"plain", "segments-0" + seg0 + ".timeindex", nil, Warning, ".timeindex: missing"},
+		"log start behind the end":       {"txn", "log-start-offset-checkpoint", func([]byte) []byte { return []byte("0\n1\ntxn 0 99\n") }, Warning, "the next start begins anew there"},
+		"high watermark behind the end":  {"txn", "replication-offset-checkpoint", func([]byte) []byte { return []byte("0\n1\ntxn 0 99\n") }, Warning, "the high watermark is 99"},
+		"compacted behind the end":       {"txn", "cleaner-offset-checkpoint", func([]byte) []byte { return []byte("0\n1\ntxn 0 99\n") }, Warning, "compacted up to 99"},
+		"left by an interrupted write":   {"txn", "txn-1/leader-epoch-checkpoint.tmp", func([]byte) []byte { return nil }, Note, "interrupted write"},
+		"waits for its deletion":         {"txn", "txn-1/" + base0 + ".log.deleted", func([]byte) []byte { return nil }, Note, "waits for its deletion"},
 		"interrupted compaction":         {"txn", "txn-1/" + base0 + ".log.cleaned", func([]byte) []byte { return []byte("x") }, Warning, "interrupted"},
 		"no partition":                   {"txn", "junk/x", func([]byte) []byte { return []byte("x") }, Error, "junk: no partition"},
 		"put aside":                      {"txn", "txn-1.0123456789abcdef0123456789abcdef-stray/x", func([]byte) []byte { return nil }, Note, "put aside"},
@@ -160,6 +175,76 @@ func TestCheckFinds(t *testing.T) {
 			}
 			t.Errorf("not found: %s %s\n%s", tt.severity, tt.says, strings.Join(all, "\n"))
 		})
+	}
+}
+
+func fileOf(t *testing.T, set, name string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(goldenDir, set, "data", name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// TestCheckOfOurs: what a killed broker of ours leaves is in order, its snapshots within segments too; and a wrong one is found.
+func TestCheckOfOurs(t *testing.T) {
+	cfg, _, err := config.Load(config.LoadOptions{Set: []string{"log.recovery.max.bytes=1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	disk := vfs.NewMem()
+	s, err := partition.OpenSet(partition.Options{FS: disk, Dir: "/data", NodeID: 1, Config: cfg}, time.Now())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := s.Create("t", [16]byte{1}, 0, cfg.Topic(nil), time.Now())
+	if err == nil {
+		err = p.Lead(0, []int32{1}, []int32{1})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	snapshots := func(m *vfs.Mem) (names []string) {
+		entries, _ := m.ReadDir("/data/t-0")
+		for _, e := range entries {
+			if strings.HasSuffix(e.Name(), ".snapshot") {
+				names = append(names, "/data/t-0/"+e.Name())
+			}
+		}
+		return names
+	}
+	killed := disk
+	for i := int32(0); len(snapshots(killed)) < 2 && i < 100_000; i++ {
+		b, err := protocol.AppendBatch(nil, protocol.BatchSpec{ProducerID: 7, BaseSequence: i}, []protocol.Record{{Value: []byte("v")}})
+		if err == nil {
+			_, err = p.Append(partition.AppendRequest{Batch: b, Acks: 1, ExpectEpoch: -1, Now: time.Now()})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		killed = disk.CrashClone(nil)
+	}
+	s.Abandon()
+	r, err := Check(killed, "/data", CheckOptions{})
+	if err != nil || r.Worst() > Note || r.Partitions != 1 || len(snapshots(killed)) != 2 {
+		t.Fatalf("%v: %+v, %v", err, r, snapshots(killed))
+	}
+	for _, f := range r.Findings {
+		if strings.Contains(f.What, "no segment begins there") {
+			t.Error(f)
+		}
+	}
+	name := snapshots(killed)[0]
+	data, err := vfs.ReadFile(killed, name, 1<<20)
+	if err == nil {
+		err = vfs.WriteFileAtomic(killed, name, foreignSnapshot(data))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r, err = Check(killed, "/data", CheckOptions{}); err != nil || r.Worst() != Error {
+		t.Errorf("%v: %+v", err, r)
 	}
 }
 

@@ -231,7 +231,7 @@ func checkBrokerConfigs(d *decider, name string, changed map[string]*string, mer
 		next = d.static.WithDynamic(d.im.Config(kmsg.ConfigResourceTypeBroker, ""), merged)
 	}
 	if err := checkTogether(next); err != nil {
-		return reject(kerr.InvalidRequest, "%s", err.Error())
+		return err
 	}
 	if err := d.checkThreads(changed); err != nil {
 		return err
@@ -242,7 +242,7 @@ func checkBrokerConfigs(d *decider, name string, changed map[string]*string, mer
 // checkTogether checks settings that limit each other.
 func checkTogether(b *config.Broker) error {
 	if b.Int("max.connections.per.ip") == 0 && b.String("max.connections.per.ip.overrides") == "" {
-		return errors.New("requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.")
+		return reject(kerr.InvalidRequest, "requirement failed: max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set.")
 	}
 	t := b.Topic(nil)
 	return cmp.Or(
@@ -263,7 +263,8 @@ func checkLocal(key string, local int64, totalKey string, total int64) error {
 	default:
 		return nil
 	}
-	return fmt.Errorf("Invalid value org.apache.kafka.common.config.ConfigException: Invalid value %d for configuration %s: %s for configuration Invalid dynamic configuration",
+	return reject(kerr.InvalidRequest,
+		"Invalid value org.apache.kafka.common.config.ConfigException: Invalid value %d for configuration %s: %s for configuration Invalid dynamic configuration",
 		local, key, reason)
 }
 

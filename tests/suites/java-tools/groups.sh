@@ -58,3 +58,16 @@ groups_delete() {
   k consumer-groups --delete --group "$T-new"; has 'GroupIdNotFoundException|does not exist'
   k consumer-groups --describe --group "$T-new"; has 'GroupIdNotFoundException|does not exist'
 }
+
+# What a streams application has left is put back to its start: the offsets of its input, the topics that it made for itself.
+streams_reset() {
+  create "$T-app-store-changelog" 1; create "$T-app-by-key-repartition" 1; create "$T-apples" 1
+  all_of "$T-c" --group "$T-app" --max-messages 8; ok
+  k streams-application-reset --application-id "$T-app" --input-topics "$T-c" --dry-run; ok; has "Topic: $T-c Partition: 0 Offset: 0"; has "$T-app-store-changelog"
+  k consumer-groups --describe --group "$T-app"; has ' 8 +20 +12 '
+  k streams-application-reset --application-id "$T-app" --input-topics "$T-c"; ok
+  k consumer-groups --describe --group "$T-app"; has ' 0 +20 +20 '
+  k topics --list; hasnt "$T-app-"; has "$T-apples"
+  k streams-application-reset --application-id "$T-app" --input-topics "$T-c" --to-latest; ok; has "Topic: $T-c Partition: 0 Offset: 20"
+  k streams-application-reset --application-id "$T-app" --input-topics "$T-none"; fails; has 'not found|do not exist|Following input topics are not found'
+}

@@ -36,7 +36,7 @@ NODES=$(grep -c '(id: ' <<<"$out") NODE=$(grep -oE '\(id: [0-9]+' <<<"$out" | he
 [ -n "$NODE" ] || { tail -5 "$OUT/broker.log" >&2; die "no broker answers at $BOOTSTRAP"; }
 
 # Steps build on those before them: T-c is the topic of the console's steps, T-g the group that reads it.
-for f in topics configs console groups cluster transactions programs; do
+for f in topics configs console groups cluster transactions files programs; do
   . "$DIR/$f.sh"
   for s in $(grep -oE '^[a-z0-9_]+\(\)' "$DIR/$f.sh"); do step "${s%()}" "${s%()}"; done
 done

@@ -1,6 +1,6 @@
 # C, librdkafka 2.15.1: its own test suite, a process for each number (16 min; the part full an hour; builds 3 min once)
 # Its parts: quick (the suite's quick mode, 240 s a test; the default), brief (quick without the slow ones, 4 min) and full (everything,
-# also what cuts and slows connections, 600 s a test). JOBS (2) processes run at a time; what fails then is tried again alone.
+# also what cuts and slows connections, 900 s a test). JOBS (2) processes run at a time; what fails then is tried again alone.
 # The other variables of librdkafka's tests work too: TEST_DEBUG, TEST_LEVEL, SUBTESTS.
 need npm make cc c++ perl zlib.h openssl/ssl.h zstd.h lz4.h sasl/sasl.h rapidjson/document.h
 [ ${#PARTS[@]} -gt 0 ] || PARTS=(quick)
@@ -12,6 +12,10 @@ compile_librdkafka() { # the npm package carries librdkafka and its tests
   # The tests make topics with three replicas; here there is one broker.
   perl -0pi -e 's/(void test_admin_create_topic\(.*?\n)(        newt\[0\] =\n)/$1        if (replication_factor > 1)\n                replication_factor = 1;\n$2/s' tests/test.c
   grep -q 'if (replication_factor > 1)' tests/test.c
+  # One test ends at its first ACL; without an authorizer what comes after it is tested too. And it deletes groups of static members
+  # after 6 s, the moment at which their sessions end.
+  perl -0pi -e 's/(do_test_(?:Create|Describe|Delete)Acls\([^)]*\) \{\n)/$1        if (getenv("SUITE_NO_ACLS"))\n                return;\n/g; s/rd_sleep\(6\)/rd_sleep(7)/' tests/0081-admin.c
+  [ "$(grep -cE 'SUITE_NO_ACLS|rd_sleep\(7\)' tests/0081-admin.c)" = 4 ]
   ./configure --disable-curl
   make -j2 libs
   make -j2 -C tests build
@@ -66,13 +70,14 @@ export -f number
 slow='0033|0052|0077|0081|0089|0091|0093|0098|0101|0102|0109|0115|0119|0139|0184' unhurried=()
 for p in "${PARTS[@]}"; do
   export FLAGS="-Q -E" LIMIT=240; prefix=quick skip='^$' again=()
-  case $p in full) FLAGS= LIMIT=600 prefix=full;; brief) skip="^($slow) ";; esac
+  case $p in full) FLAGS= LIMIT=900 prefix=full;; brief) skip="^($slow) ";; esac
   while read -r state t; do
     if [ "$state" = FAIL ] && [ "${JOBS:-2}" -gt 1 ] && ! excused "$prefix/$t"; then again+=("$t"); else record "$state" "$prefix/$t"; fi
   done < <(table | grep -E "${ONLY:-.}" | grep -vE "$skip" | awk '{ k = $1 " " $2; if (!(k in tests)) order[++n] = k; tests[k] = tests[k] " " $3 } END { for (i = 1; i <= n; i++) print order[i] tests[order[i]] }' |
-    xargs -P "${JOBS:-2}" -L1 bash -c 'number "$@"' number)
+    xargs -r -P "${JOBS:-2}" -L1 bash -c 'number "$@"' number)
   for t in ${again[@]+"${again[@]}"}; do
     say "again, alone: $t"; for l in "$OUT/${t%%_*}"-*.log; do cp "$l" "$l.try1"; done
     while read -r state u; do [ "$u" != "$t" ] || record "$state" "$prefix/$u"; done < <(table | awk -v t="$t" '$3 == t' | xargs -L1 bash -c 'number "$@"' number)
   done
+  [ "$p" = brief ] || ! wanted 0081_admin_but_acls || { read -r state t < <(SUITE_NO_ACLS=1 number 0081 main 0081_admin); record "$state" "$prefix/0081_admin_but_acls"; }
 done

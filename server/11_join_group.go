@@ -37,6 +37,9 @@ func (s *Server) handleJoinGroup(r *request) pending {
 			resp.ErrorCode, resp.Generation, resp.MemberID = s.groupCode(err), -1, req.MemberID
 		}
 		resp.Version = req.Version
+		if resp.Version >= 7 && resp.Protocol != nil && *resp.Protocol == "" {
+			resp.Protocol = nil // as in Kafka, for a protocol without a name too
+		}
 		return resp
 	}
 	shard, err := s.namedGroupShard(req.Group)

@@ -237,7 +237,11 @@ func (x *index) floor(f field, target int64) (e entry, i int, err error) {
 	return x.floorInFile(b.inFile, f, target)
 }
 
-// floorInFile narrows the range down to a block by reading single entries, and searches that.
+// interpolations is how many times floorInFile guesses where an entry is, before it halves.
+const interpolations = 4
+
+// floorInFile guesses where the entry is, as if entries were spread evenly, and reads a block around that: of the batches of one load the first guess
+// is right. Where they are spread otherwise the rest is halved.
 func (x *index) floorInFile(n int, f field, target int64) (e entry, i int, err error) {
 	block := blocks.Get().(*[blockLen]byte)
 	defer blocks.Put(block)
@@ -246,28 +250,43 @@ func (x *index) floorInFile(n int, f field, target int64) (e entry, i int, err e
 		return entry{}, -1, err
 	}
 	defer h.leave()
-	// Invariant: the entry wanted is at lo or above and below hi, or there is none.
-	lo, hi := 0, n
-	for hi-lo > blockLen/x.width {
-		mid := lo + (hi-lo)/2
-		if err := x.read(h, block[:x.width], mid); err != nil {
-			return entry{}, -1, err
-		}
-		if x.decode(block[:]).key(f) <= target {
-			lo = mid
-		} else {
-			hi = mid
-		}
-	}
-	part := block[:(hi-lo)*x.width]
-	if err := x.read(h, part, lo); err != nil {
+	part := block[:min(n, blockLen/x.width)*x.width]
+	if err := x.read(h, part, 0); err != nil {
 		return entry{}, -1, err
 	}
-	i, e = x.search(part, f, target)
-	if i < 0 {
-		return entry{}, -1, nil
+	if i, e = x.search(part, f, target); i+1 < len(part)/x.width || i+1 == n {
+		return e, i, nil
 	}
-	return e, lo + i, nil
+	var last entry
+	if err := x.read(h, block[:x.width], n-1); err != nil {
+		return entry{}, -1, err
+	}
+	if last = x.decode(block[:]); last.key(f) <= target {
+		return last, n - 1, nil
+	}
+	// Invariant: the entry wanted is e, at i, or behind it and before hi.
+	hi, hiKey := n-1, last.key(f)
+	for step := 0; hi-i > 1; step++ {
+		at := i + (hi-i)/2
+		if step < interpolations {
+			at = i + int(float64(hi-i)*(float64(target-e.key(f))/float64(hiKey-e.key(f))))
+		}
+		count := min(blockLen/x.width, hi+1-i)
+		from := min(max(at-count/2, i), hi+1-count)
+		part := block[:count*x.width]
+		if err := x.read(h, part, from); err != nil {
+			return entry{}, -1, err
+		}
+		switch k, found := x.search(part, f, target); k {
+		case -1:
+			hi, hiKey = from, x.decode(part).key(f)
+		case count - 1:
+			i, e = from+k, found
+		default:
+			return found, from + k, nil
+		}
+	}
+	return e, i, nil
 }
 
 // search finds the last of these entries whose field is at most target; -1 when there is none.

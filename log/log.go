@@ -48,7 +48,7 @@ type Log struct {
 	// The writer's.
 	settings Settings
 	vouched  int64 // the owner's checkpoint may say this offset, as of Open, for the recovery point
-	unbegun  bool // the first .log has not been created (New)
+	unbegun  bool  // the first .log has not been created (New)
 }
 
 // A boundary is the position of an offset in a segment's .log. Many readers share one upper bound, an offset below

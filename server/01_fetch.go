@@ -360,6 +360,9 @@ func (f *fetch) worthReading() bool {
 		if row.replica.Err() != nil || o.LeaderEpoch != row.result.LeaderEpoch || row.offset < o.Start || row.offset > o.End {
 			return true
 		}
+		if row.offset == o.End {
+			continue // as most of many are
+		}
 		bytes += min(row.replica.Readable(row.offset, f.params.isolation), int64(row.maxBytes))
 		if bytes >= f.params.minBytes {
 			return true

@@ -15,7 +15,7 @@ import (
 var internalTopics = map[string]bool{"__consumer_offsets": true, "__transaction_state": true, "__share_group_state": true}
 
 // earlyRollBytes is the least size at which an internal topic's active segment is rolled early.
-const earlyRollBytes = 1 << 20
+const earlyRollBytes = 4 << 20
 
 // compaction is what the cleaner knows of a partition.
 type compaction struct {

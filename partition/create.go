@@ -16,7 +16,7 @@ import (
 	"oncelog/log"
 )
 
-// Create makes a replica, or gives the one that is there. A directory of the same name that belongs to another topic is put
+// Create makes a replica, or gives the one that is there, having loaded it if a full disk kept it from being loaded before. A directory of the same name that belongs to another topic is put
 // aside as a stray. The replica is ready at once; its files follow in the background, or with the first append, before whose
 // write they are durable.
 func (s *Set) Create(topic string, id [16]byte, index int32, cfg *config.Topic, now time.Time) (*Partition, error) {
@@ -24,6 +24,9 @@ func (s *Set) Create(topic string, id [16]byte, index int32, cfg *config.Topic, 
 	defer s.changing.Unlock()
 	if p := s.Get(topic, index); p != nil {
 		if p.id == id {
+			if p.unloaded {
+				return s.loadAgain(p, cfg, now), nil
+			}
 			return p, nil
 		}
 		if p.id.IsZero() {

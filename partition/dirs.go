@@ -209,6 +209,8 @@ func (d *Dirs) probe(dir *directory) {
 	err := vfs.WriteFileAtomic(fsys, name, []byte("probe\n"))
 	if err == nil {
 		err = fsys.Remove(name)
+	} else {
+		_ = fsys.Remove(name + ".tmp")
 	}
 	if err == nil || noSpace(err) {
 		return
@@ -333,7 +335,7 @@ func (d *Dirs) Create(dir [16]byte, topic string, id [16]byte, index int32, cfg 
 	d.placing.RLock()
 	defer d.placing.RUnlock()
 	if p := d.Get(topic, index); p != nil && p.id == id {
-		return p, nil
+		return d.setOf(p).Create(topic, id, index, cfg, now)
 	}
 	s, err := d.setFor(dir)
 	if err != nil {

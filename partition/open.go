@@ -249,9 +249,17 @@ func (s *Set) loadPartition(e entry, cfg *config.Topic, kept checkpoints, now ti
 		}, s.leftOf(e.key), kept.highWatermark[e.key], now)
 	}
 	if err != nil {
+		p.unloaded = noSpace(err)
 		_ = p.fail(fmt.Errorf("load: %w", err))
 	}
 	s.add(p)
+}
+
+// loadAgain loads a partition that could not be loaded for want of space.
+func (s *Set) loadAgain(p *Partition, cfg *config.Topic, now time.Time) *Partition {
+	s.forget(p)
+	s.loadPartition(entry{p.key()}, cfg, s.checkpoints.kept, now)
+	return s.Get(p.topic, p.index)
 }
 
 // removeNameless removes a directory that doesn't say which topic it belongs to if there are no records in it: that is what a power failure

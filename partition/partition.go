@@ -53,11 +53,13 @@ type Partition struct {
 	id     protocol.UUID
 	dir    string
 
-	log    *log.Log // nil if it couldn't be opened; then the partition is offline
-	txns   *txnIndex
-	cfg    atomic.Pointer[config.Topic]
-	epochs atomic.Pointer[epochs] // changed under mu
-	loaded atomic.Bool            // mu.table is there
+	log *log.Log // nil if it couldn't be opened; then the partition is offline
+	// unloaded: it couldn't be for want of space, and is tried again when the partition is asked for (Create). Immutable once it is in the set.
+	unloaded bool
+	txns     *txnIndex
+	cfg      atomic.Pointer[config.Topic]
+	epochs   atomic.Pointer[epochs] // changed under mu
+	loaded   atomic.Bool            // mu.table is there
 
 	syncState   atomic.Int32
 	advanceNext atomic.Bool // the next sync in the background is to advance the recovery point
@@ -227,7 +229,7 @@ func (p *Partition) fail(cause error, facts ...any) error {
 	err := fmt.Errorf("%s is offline: %w: %w", p.key(), kerr.KafkaStorageError, cause)
 	if p.view.close(err) {
 		p.shared.logger.Error("partition is offline", append([]any{"topic", p.topic, "partition", p.index, "err", cause}, facts...)...)
-		if p.shared.failed != nil && isStorageError(cause) {
+		if p.shared.failed != nil && isStorageError(cause) && !noSpace(cause) {
 			p.shared.failed()
 		}
 	}

@@ -152,6 +152,35 @@ func TestFullDisk(t *testing.T) {
 	m.check(m.p)
 }
 
+// TestStartOnAFullDisk: a partition that can't be recovered for want of space is offline until there is some, and no longer.
+func TestStartOnAFullDisk(t *testing.T) {
+	disk := vfs.NewMem()
+	n := open(t, disk, topicConfig(t, small(t)...))
+	m := newModel(t, 2, n)
+	for range 60 {
+		m.step()
+	}
+	disk = disk.CrashClone(nil)
+	disk.SetCapacity(1)
+	n = open(t, disk, n.topic)
+	wantCode(t, n.Get("t", 0).Err(), kerr.KafkaStorageError)
+	for range 2 {
+		p, err := n.Create("t", protocol.UUID{1}, 0, n.topic, start)
+		if err != nil || !isCode(p.Err(), kerr.KafkaStorageError) {
+			t.Fatal(err, p.Err())
+		}
+	}
+	disk.SetCapacity(0)
+	m.on(n)
+	m.check(m.p)
+	for range 20 {
+		m.step()
+	}
+	n.close()
+	m.on(open(t, disk, n.topic))
+	m.check(m.p)
+}
+
 // TestAbortOnAFullDisk: the marker is in the log and the index of aborted transactions can't be written. Readers know the
 // transaction all the same, and the file gets it later.
 func TestAbortOnAFullDisk(t *testing.T) {

@@ -24,6 +24,9 @@ const (
 	windowBatchSize = 24
 )
 
+// EmptySnapshotSize is the size of a snapshot without producers, in bytes.
+const EmptySnapshotSize = snapshotHeader
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // Entry is one producer in Kafka's snapshot.

@@ -43,7 +43,30 @@ func (r *recovery) Begin(l *log.Log, others []string, from int64) error {
 	p := r.p
 	p.log = l
 	p.mu.snapshots = offsetsOf(others, extSnapshot)
-	return r.begin(floorBase(l, from), from)
+	base := floorBase(l, from)
+	if next := r.point + 1; next > base {
+		whole, err := r.whole(next, slices.Contains(offsetsOf(others, extWindow), next))
+		if err == nil && !whole {
+			err = p.dropSnapshot(next)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return r.begin(base, from)
+}
+
+// whole tells whether a snapshot right behind the recovery point may be used. It is durable if the recovery point was moved there with it (Advance), but not if a stop
+// left the recovery point and a roll followed: then its window file may be missing, which says nothing else by itself.
+func (r *recovery) whole(offset int64, window bool) (bool, error) {
+	if window || !slices.Contains(r.p.mu.snapshots, offset) {
+		return true, nil
+	}
+	st, err := r.p.shared.fsys.Stat(r.p.path(offset, extSnapshot))
+	if err != nil {
+		return false, err
+	}
+	return st.Size() <= idempotence.EmptySnapshotSize, nil // without producers there is no window file
 }
 
 // floorBase is the base of the segment that an offset lies in.

@@ -225,6 +225,9 @@ func (l *Log) settleDir() error {
 	return l.syncDirLocked()
 }
 
+// DirChanged tells of files of the owner's that were made or renamed in the log's directory: the recovery point doesn't move before the directory is synced.
+func (l *Log) DirChanged() { l.dirDirty.Store(true) }
+
 func (l *Log) syncDir() error {
 	l.settling.Lock()
 	defer l.settling.Unlock()

@@ -131,7 +131,7 @@ func (p *Partition) sync(advance bool) (err error) {
 	return nil
 }
 
-// saveEpochs writes the leader epochs, durably, if the file lacks any that has records below end: they have to be there before the
+// saveEpochs writes the leader epochs, to be durable with the sync of the log that follows, if the file lacks any that has records below end: they have to be there before the
 // recovery point moves over their begin. Behind the recovery point the batches tell them. Held: syncing, or nobody else has the
 // partition.
 func (p *Partition) saveEpochs(end int64) error {
@@ -139,9 +139,10 @@ func (p *Partition) saveEpochs(end int64) error {
 	if slices.Equal(e.truncate(end), p.savedEpochs.truncate(end)) {
 		return nil
 	}
-	if err := vfs.WriteFileAtomic(p.shared.fsys, filepath.Join(p.dir, leaderEpochFile), e.format()); err != nil {
+	if err := vfs.ReplaceFile(p.shared.fsys, filepath.Join(p.dir, leaderEpochFile), e.format()); err != nil {
 		return err
 	}
+	p.log.DirChanged()
 	p.savedEpochs = e
 	return nil
 }
@@ -159,7 +160,7 @@ func (p *Partition) takeUnsyncedLocked() []string {
 	return files
 }
 
-// syncFiles syncs files and then the partition's directory. Files that are gone need not be synced.
+// syncFiles syncs files; the sync of the log that follows syncs the directory. Files that are gone need not be synced.
 func (p *Partition) syncFiles(names []string) error {
 	if len(names) == 0 {
 		return nil
@@ -169,5 +170,6 @@ func (p *Partition) syncFiles(names []string) error {
 			return err
 		}
 	}
-	return p.shared.fsys.SyncDir(p.dir)
+	p.log.DirChanged()
+	return nil
 }

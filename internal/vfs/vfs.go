@@ -89,6 +89,14 @@ func ReadFile(fsys FS, name string, maxBytes int64) ([]byte, error) {
 // part, and so that the new one is durable when it returns: Kafka's way of writing checkpoints (<name>.tmp,
 // fsync, rename, fsync of the directory).
 func WriteFileAtomic(fsys FS, name string, data []byte) error {
+	if err := ReplaceFile(fsys, name, data); err != nil {
+		return err
+	}
+	return fsys.SyncDir(filepath.Dir(name))
+}
+
+// ReplaceFile is WriteFileAtomic without the last step: until its directory is synced a crash may leave the old content.
+func ReplaceFile(fsys FS, name string, data []byte) error {
 	tmp := name + ".tmp"
 	f, err := fsys.OpenFile(tmp, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o644)
 	if err != nil {
@@ -103,8 +111,5 @@ func WriteFileAtomic(fsys FS, name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	if err := fsys.Rename(tmp, name); err != nil {
-		return err
-	}
-	return fsys.SyncDir(filepath.Dir(name))
+	return fsys.Rename(tmp, name)
 }

@@ -228,6 +228,13 @@ func (l *Log) settleDir() error {
 // DirChanged tells of files of the owner's that were made or renamed in the log's directory: the recovery point doesn't move before the directory is synced.
 func (l *Log) DirChanged() { l.dirDirty.Store(true) }
 
+// dirIsDirty tells whether the directory has to be synced. It waits for a sync that is going on: what that takes care of isn't durable before its end.
+func (l *Log) dirIsDirty() bool {
+	l.settling.Lock()
+	defer l.settling.Unlock()
+	return l.dirDirty.Load()
+}
+
 func (l *Log) syncDir() error {
 	l.settling.Lock()
 	defer l.settling.Unlock()

@@ -55,7 +55,7 @@ func (l *Log) flush(upTo int64, indexes bool) (point int64, err error) {
 	segs := *l.segments.Load()
 	active := segs[len(segs)-1]
 	indexes = indexes && active.offsets.entries() > 0 && active.indexed < upTo
-	if !indexes && upTo <= l.durable.Load() && !l.dirDirty.Load() && (upTo > active.base || upTo <= l.recovered.Load()) {
+	if !indexes && upTo <= l.durable.Load() && !l.dirIsDirty() && (upTo > active.base || upTo <= l.recovered.Load()) {
 		return active.checkpoint(upTo), nil
 	}
 	for i, s := range segs {
@@ -82,7 +82,7 @@ func (l *Log) flush(upTo int64, indexes bool) (point int64, err error) {
 			s.indexed = max(s.indexed, upTo)
 		}
 	}
-	if l.dirDirty.Load() {
+	if l.dirIsDirty() {
 		if err := l.syncDir(); err != nil {
 			return 0, err
 		}

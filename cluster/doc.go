@@ -40,7 +40,7 @@
 //
 // Crash safety: an entry is there once the transaction of StoreLogs has been committed (the meta page of bbolt); until then nobody has been told.
 // A snapshot is there once raft has renamed its directory; the entries before it are dropped after that. A start reads the newest snapshot
-// and folds the entries behind it.
+// and folds the entries behind it. Each entry has a CRC, and a store is read whole before it is opened to be written: damage stops the start.
 //
 // # Invariants
 //

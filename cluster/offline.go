@@ -27,7 +27,15 @@ func HasMetadata(dir string) (bool, error) {
 
 // ReadImage gives the image that a metadata directory holds, whose controller isn't running, and changes nothing. Everything in raft's log
 // counts as committed, which it is where this node votes alone.
-func ReadImage(dir string) (*Image, error) {
+func ReadImage(dir string) (im *Image, err error) {
+	err = guarded(func() (err error) {
+		im, err = readImage(dir)
+		return err
+	})
+	return im, err
+}
+
+func readImage(dir string) (*Image, error) {
 	db, err := bbolt.Open(filepath.Join(dir, storeFile), 0o644, &bbolt.Options{ReadOnly: true, Timeout: storeLockTimeout})
 	if err != nil {
 		return nil, fmt.Errorf("metadata in %s: %w", dir, err)
@@ -46,23 +54,11 @@ func ReadImage(dir string) (*Image, error) {
 
 // replayLog folds the entries of raft's log behind what the machine has.
 func replayLog(machine *fsm, tx *bbolt.Tx) error {
-	b := tx.Bucket(bucketLog)
-	if b == nil {
-		return nil
-	}
-	return b.ForEach(func(k, v []byte) error {
-		index := indexOf(k)
-		if int64(index) <= machine.board.image.Load().Index {
+	return eachEntry(tx, func(l *raft.Log) error {
+		if int64(l.Index) <= machine.board.image.Load().Index || l.Type != raft.LogCommand {
 			return nil
 		}
-		var l raft.Log
-		if err := decodeLog(v, index, &l); err != nil {
-			return fmt.Errorf("log entry %d: %w", index, err)
-		}
-		if l.Type != raft.LogCommand {
-			return nil
-		}
-		if err, ok := machine.Apply(&l).(error); ok && !errors.Is(err, errStaleTerm) {
+		if err, ok := machine.Apply(l).(error); ok && !errors.Is(err, errStaleTerm) {
 			return err
 		}
 		return nil

@@ -1,13 +1,16 @@
 package cluster
 
 import (
+	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"log/slog"
 	"maps"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"syscall"
 	"time"
@@ -17,6 +20,8 @@ import (
 )
 
 // Names in the metadata directory.
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
 const (
 	storeFile        = "metadata.db" // bbolt: raft's log, term and vote
 	reserveFile      = "reserve"     // see type reserve
@@ -24,7 +29,7 @@ const (
 	storeInitialSize = 1 << 20       // of the memory map, and so of the file
 	storeLockTimeout = time.Second   // another process holds the file
 	roomPause        = time.Second   // between two tries on a full disk
-	logEntryVersion  = 1
+	logEntryVersion  = 2
 )
 
 var (
@@ -75,6 +80,11 @@ func openStores(dir string, logger *slog.Logger) (Stores, error) {
 
 func openStore(name string, lone bool, logger *slog.Logger) (*store, error) {
 	_, statErr := os.Stat(name)
+	if statErr == nil {
+		if err := checkStore(name); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	db, err := bbolt.Open(name, 0o644, &bbolt.Options{
 		Timeout:         storeLockTimeout,
 		NoFreelistSync:  true,
@@ -99,6 +109,70 @@ func openStore(name string, lone bool, logger *slog.Logger) (*store, error) {
 		s.logger.Warn("no room for the metadata's reserve", slog.Any("error", err))
 	}
 	return s, nil
+}
+
+// checkStore reads a store whole, so that damage is an error that says so, and not found by bbolt while it works.
+func checkStore(name string) error {
+	return guarded(func() error {
+		db, err := bbolt.Open(name, 0o644, &bbolt.Options{ReadOnly: true, Timeout: storeLockTimeout})
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		return db.View(func(tx *bbolt.Tx) error {
+			if b := tx.Bucket(bucketStable); b != nil {
+				err := b.ForEach(func(k, v []byte) error {
+					_, _ = bytes.Clone(k), bytes.Clone(v) // they can be read
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return eachEntry(tx, func(*raft.Log) error { return nil })
+		})
+	})
+}
+
+// eachEntry reads the log's entries, which follow each other without a gap.
+func eachEntry(tx *bbolt.Tx, do func(*raft.Log) error) error {
+	err := tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+		if b == nil || !bytes.Equal(name, bucketLog) && !bytes.Equal(name, bucketStable) {
+			return fmt.Errorf("%q is no part of it: %w", name, errCorrupt)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	b := tx.Bucket(bucketLog)
+	if b == nil {
+		return nil
+	}
+	last := uint64(0)
+	return b.ForEach(func(k, v []byte) error {
+		index := indexOf(k)
+		if index == 0 || last > 0 && index != last+1 {
+			return fmt.Errorf("log entry %d behind %d: %w", index, last, errCorrupt)
+		}
+		last = index
+		var l raft.Log
+		if err := decodeLog(v, index, &l); err != nil {
+			return fmt.Errorf("log entry %d: %w", index, err)
+		}
+		return do(&l)
+	})
+}
+
+// guarded calls what reads a bbolt file that may be damaged: its pages point to each other, and wherever they shouldn't.
+func guarded(read func() error) (err error) {
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("damaged file: %w: %v", errCorrupt, v)
+		}
+	}()
+	return read()
 }
 
 // room tells, by the reserve, whether new entries may be written.
@@ -366,10 +440,12 @@ func indexOf(key []byte) uint64 {
 
 // encodeLog is an entry on disk:
 //
-//	| version u8 | type u8 | term uvarint | appended at, unix ns varint | extensions: length uvarint, bytes | data to the end |
+//	| version u8 = 2 | CRC-32C u32 of the rest | type u8 | term uvarint | appended at, unix ns varint | extensions: length uvarint, bytes | data to the end |
+//
+// Version 1 has no CRC.
 func encodeLog(l *raft.Log) []byte {
 	b := make([]byte, 0, 32+len(l.Extensions)+len(l.Data))
-	b = append(b, logEntryVersion, byte(l.Type))
+	b = append(b, logEntryVersion, 0, 0, 0, 0, byte(l.Type))
 	b = binary.AppendUvarint(b, l.Term)
 	appended := int64(0)
 	if !l.AppendedAt.IsZero() {
@@ -378,14 +454,23 @@ func encodeLog(l *raft.Log) []byte {
 	b = binary.AppendVarint(b, appended)
 	b = binary.AppendUvarint(b, uint64(len(l.Extensions)))
 	b = append(b, l.Extensions...)
-	return append(b, l.Data...)
+	b = append(b, l.Data...)
+	binary.BigEndian.PutUint32(b[1:], crc32.Checksum(b[5:], castagnoli))
+	return b
 }
 
 // decodeLog reverses encodeLog. The entry does not alias v.
 func decodeLog(v []byte, index uint64, l *raft.Log) error {
 	r := reader{src: v}
-	if version := r.byte(); version != logEntryVersion {
+	switch version := r.byte(); {
+	case version == 1:
+	case version != logEntryVersion:
 		r.fail(fmt.Sprintf("log entry %d has version %d", index, version))
+	default:
+		sum := r.bytes(4)
+		if r.err == nil && binary.BigEndian.Uint32(sum) != crc32.Checksum(r.src, castagnoli) {
+			r.fail(fmt.Sprintf("log entry %d has the CRC of something else", index))
+		}
 	}
 	*l = raft.Log{Index: index, Type: raft.LogType(r.byte()), Term: r.uvarint()}
 	if appended := r.varint(); appended != 0 {

@@ -33,6 +33,12 @@ import (
 
 const fetchKey = 1
 
+// Replica ids of who is no broker: consumers, and in Kafka a replica that moves to another log directory. -2 is for debugging.
+const (
+	consumerID      = -1
+	movingReplicaID = -3
+)
+
 // fetchTarget is one partition as a fetcher asks for it.
 type fetchTarget struct {
 	topic     string // "" while the id of a topic is unknown
@@ -131,7 +137,7 @@ func (f *fetch) setParams(req *kmsg.FetchRequest) {
 		p.replicaID = req.ReplicaState.ID
 	}
 	switch {
-	case p.replicaID >= 0:
+	case p.replicaID >= 0 || p.replicaID == movingReplicaID:
 		p.isolation = partition.ReadLogEnd
 	case req.IsolationLevel == 1:
 		p.isolation = partition.ReadCommitted

@@ -105,7 +105,7 @@ func (s *Server) listOffset(req *kmsg.ListOffsetsRequest, topic string, p *kmsg.
 	switch {
 	case !isIsolation(req.IsolationLevel):
 		return partition.FoundOffset{}, kerr.UnknownServerError
-	case req.ReplicaID >= 0:
+	case req.ReplicaID != consumerID: // as in Kafka: whoever is no consumer sees all
 		isolation = partition.ReadLogEnd
 	case req.IsolationLevel == 1:
 		isolation = partition.ReadCommitted

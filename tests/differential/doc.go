@@ -7,6 +7,8 @@
 //	go test ./tests/differential                       compares
 //	tests/differential/record HOST:PORT [SCRIPT...]    asks an Apache Kafka again, and writes what it answers
 //	go test ./tests/differential -rewrite              writes what Oncelog answers, where it is said to differ
+//	go test ./tests/differential -run Random -kafka HOST:PORT -random 100 -seed 1
+//	                                                   asks both at once for random requests, to find what no script has
 //
 // # Scripts
 //

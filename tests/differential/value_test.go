@@ -174,11 +174,15 @@ func (r *reader) slice(v reflect.Value) error {
 		}
 		e := reflect.New(v.Type().Elem())
 		var err error
+		at := r.at
 		if e.Elem().Kind() == reflect.Struct {
 			err = r.row(e.Elem())
 			r.word(";")
 		} else {
 			err = r.value(e.Elem())
+		}
+		if err == nil && r.at == at {
+			err = r.errorf("want an element or ]")
 		}
 		if err != nil {
 			return err

@@ -205,8 +205,8 @@ func (p *Partition) settleLocked() error {
 	return nil
 }
 
-// dirSync shares the fsyncs of the directory that many partitions' directories are made in. Who made one keeps the number of
-// the change, and needs an fsync that began after it.
+// dirSync shares the fsyncs of the directory that many partitions' directories are made in, and the checkpoints. Who changed something keeps the number of
+// the change, and needs an fsync that began after it. After one that failed nothing in the directory becomes durable any more, until the next start.
 type dirSync struct {
 	fsys    vfs.FS
 	dir     string

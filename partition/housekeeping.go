@@ -243,7 +243,11 @@ func (s *Set) writeCheckpoint(name string, offsets map[key]int64) error {
 	if bytes.Equal(data, s.checkpoints.written[name]) {
 		return nil
 	}
-	if err := vfs.WriteFileAtomic(s.shared.fsys, filepath.Join(s.dir, name), data); err != nil {
+	err := vfs.ReplaceFile(s.shared.fsys, filepath.Join(s.dir, name), data)
+	if err == nil {
+		err = s.shared.parent.sync(s.shared.parent.changed())
+	}
+	if err != nil {
 		return err
 	}
 	s.checkpoints.written[name] = data

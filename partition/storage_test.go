@@ -122,6 +122,38 @@ func TestFailedSyncTakesThePartitionOffline(t *testing.T) {
 	}
 }
 
+// TestFailedSyncOfTheDirectoryIsFinal: what the fsync was for may be lost whatever a second one says, so nothing that needs one is promised any more. Partitions
+// that are there go on.
+func TestFailedSyncOfTheDirectoryIsFinal(t *testing.T) {
+	var disk switched
+	mem := vfs.NewMem()
+	n := open(t, vfs.Inject(mem, disk.ask), topicConfig(t))
+	p := n.lead()
+	mustProduce(t, p, spec{})
+	disk.set(func(op vfs.Op) error {
+		if op.Kind == vfs.OpSyncDir && op.Name == "/data" {
+			return syscall.EIO
+		}
+		return nil
+	})
+	if err := n.checkpointPoints(); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	disk.set(nil)
+	mustProduce(t, p, spec{})
+	if err := errors.Join(p.Sync(), n.checkpointPoints()); !errors.Is(err, syscall.EIO) {
+		t.Errorf("the fsync was tried again: %v", err)
+	}
+	_, err := produce(t, n.leadAs("new", n.topic), spec{})
+	wantCode(t, err, kerr.KafkaStorageError)
+	if err := n.Close(); !errors.Is(err, syscall.EIO) {
+		t.Error(err)
+	}
+	if p := open(t, mem, n.topic).Get("t", 0); p.Err() != nil || p.Offsets().End != 2 {
+		t.Errorf("%v, %+v", p.Err(), p.Offsets())
+	}
+}
+
 // TestFullDisk: appends are refused with one line, reads go on, and appends too when there is space again.
 func TestFullDisk(t *testing.T) {
 	disk := vfs.NewMem()

@@ -1,12 +1,5 @@
 # A broker's files, read by the tool that dumps them: logs, indexes, and what coordinators have written.
 
-# files TOPIC SUFFIX: the files of a topic, into FILES with commas between them; the broker says where they are.
-files() {
-  k log-dirs --describe --topic-list "$1" >/dev/null
-  local dir; dir=$(grep -oE '"logDir":"[^"]+"' <<<"$out" | cut -d'"' -f4)
-  [ -d "$dir" ] || { echo "the broker's files are not on this machine"; exit 77; }
-  FILES=$(printf '%s\n' "$dir/$1"-[0-9]*/*"$2" | paste -sd,)
-}
 dump_log() {
   create "$T-f" 1 --config segment.bytes=1048576
   seq -f 'v%g' 30 >"$OUT/in"; produce "$T-f" --compression-codec lz4

@@ -31,6 +31,14 @@ reset() { k consumer-groups --reset-offsets --group "$@"; }
 share_from_earliest() { config groups "$1" --alter --add-config share.auto.offset.reset=earliest; ok; }
 all_of() { k console-consumer --topic "$1" --from-beginning --timeout-ms 60000 "${@:2}"; }
 
+# files TOPIC SUFFIX: the files of a topic, into FILES with commas between them; the broker says where they are.
+files() {
+  k log-dirs --describe --topic-list "$1" >/dev/null
+  local dir; dir=$(grep -oE '"logDir":"[^"]+"' <<<"$out" | cut -d'"' -f4)
+  [ -d "$dir" ] || { echo "the broker's files are not on this machine"; exit 77; }
+  FILES=$(printf '%s\n' "$dir/$1"-[0-9]*/*"$2" | paste -sd,)
+}
+
 k broker-api-versions >"$OUT/broker.log"
 NODES=$(grep -c '(id: ' <<<"$out") NODE=$(grep -oE '\(id: [0-9]+' <<<"$out" | head -1 | grep -oE '[0-9]+')
 [ -n "$NODE" ] || { tail -5 "$OUT/broker.log" >&2; die "no broker answers at $BOOTSTRAP"; }

@@ -79,5 +79,8 @@ for p in "${PARTS[@]}"; do
     say "again, alone: $t"; for l in "$OUT/${t%%_*}"-*.log; do cp "$l" "$l.try1"; done
     while read -r state u; do [ "$u" != "$t" ] || record "$state" "$prefix/$u"; done < <(table | awk -v t="$t" '$3 == t' | xargs -L1 bash -c 'number "$@"' number)
   done
-  [ "$p" = brief ] || ! wanted 0081_admin_but_acls || { read -r state t < <(SUITE_NO_ACLS=1 number 0081 main 0081_admin); record "$state" "$prefix/0081_admin_but_acls"; }
+  if [ "$p" != brief ] && wanted 0081_admin_but_acls; then
+    for t in 1 2; do read -r state _ < <(SUITE_NO_ACLS=1 number 0081 main 0081_admin); [ "$state" = FAIL ] || break; done
+    record "$state" "$prefix/0081_admin_but_acls"
+  fi
 done

@@ -90,6 +90,7 @@ func newConn(s *Server, l *listener, socket net.Conn) *conn {
 		memory:   s.memory,
 		maxBytes: s.static.Int("socket.request.max.bytes"),
 		active:   c.moved,
+		place:    place{room: s.large},
 		first:    true,
 	}
 	c.active.Store(int64(time.Since(epochStart)))
@@ -169,6 +170,7 @@ func (c *conn) read() (err error) {
 			err = errHangup
 		}
 	}()
+	defer c.frames.place.leave()
 	for {
 		if !c.frames.whole() {
 			if err := c.flushIdle(); err != nil {
@@ -190,6 +192,7 @@ func (c *conn) read() (err error) {
 		if err := c.serve(fr); err != nil {
 			return err
 		}
+		c.frames.place.leave()
 	}
 }
 

@@ -25,7 +25,8 @@
 // # Limits
 //
 // Requests are bounded by socket.request.max.bytes each and by
-// queued.max.request.bytes together (see memory), pipelined requests per
-// connection by maxPipelined, connections by max.connections and
-// max.connections.per.ip, their idleness by connections.max.idle.ms.
+// queued.max.request.bytes together (see memory), and large ones take turns (see
+// place). Pipelined requests per connection are bounded by maxPipelined,
+// connections by max.connections and max.connections.per.ip, their idleness by
+// connections.max.idle.ms.
 package server

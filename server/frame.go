@@ -41,6 +41,7 @@ type frameReader struct {
 	memory   *memory
 	maxBytes int64 // socket.request.max.bytes
 	active   func(n int)
+	place    place
 
 	in         []byte // read, but not yet taken: in[start:end]
 	start, end int
@@ -132,6 +133,9 @@ func (f *frameReader) fill(n int) error {
 // body reads a request of size bytes. What it allocates grows with what
 // arrives. The frame comes back with an error too.
 func (f *frameReader) body(ctx context.Context, size int) (fr frame, err error) {
+	if err := f.place.enter(ctx, size); err != nil {
+		return frame{}, err
+	}
 	have := min(size, f.end-f.start)
 	step := min(size, max(have+readBufferSize, f.trust))
 	if !f.memory.tryTake(int64(step)) {

@@ -49,6 +49,7 @@ type Server struct {
 	registry  prometheus.Registerer
 	metrics   *metrics
 	memory    *memory
+	large     *memory // see place
 	sessions  *fetchSessions
 	telemetry *telemetry
 	nodeID    int32
@@ -111,6 +112,7 @@ func New(o Options) (*Server, error) {
 	s.failed = make(chan error, 1)
 	s.brokerEpoch.Store(-1)
 	s.config.Store(o.Config)
+	s.large = newMemory(largeTogether)
 	s.memory = newMemory(requestMemory(o.Config.Int("queued.max.request.bytes"), o.Config.Int("socket.request.max.bytes")))
 	s.metrics = newMetrics(o.Registry, s)
 	s.telemetry = newTelemetry(int(o.Config.Int("telemetry.max.bytes")), o.Registry)

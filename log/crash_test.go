@@ -71,10 +71,7 @@ func (h *history) step() error {
 		h.point = max(h.point, l.RecoveryPoint())
 		return err
 	case k == 14:
-		err := l.WriteIndexes()
-		if err == nil {
-			err = l.Advance(l.End())
-		}
+		err := advance(l)
 		h.point = max(h.point, l.RecoveryPoint())
 		return err
 	case k == 15:

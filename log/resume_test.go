@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 
 	"oncelog/internal/vfs"
@@ -48,6 +49,53 @@ func (r *told) End(s Segment) error {
 	return nil
 }
 
+func advance(l *Log) error {
+	written, err := l.WriteIndexes()
+	if err == nil {
+		err = l.Advance(l.End(), written)
+	}
+	return err
+}
+
+// Advance runs beside appends: what they add to the indexes, or begin, is none of its business.
+func TestAdvanceBesideAppends(t *testing.T) {
+	l, _ := mustOpen(t, newMem(t), Settings{SegmentBytes: 4000, IndexIntervalBytes: 1000}, Recovery{})
+	var owner sync.Mutex
+	done := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			select {
+			case <-done:
+				return
+			default:
+			}
+			owner.Lock()
+			end := l.End()
+			written, err := l.WriteIndexes()
+			owner.Unlock()
+			if err == nil {
+				err = l.Advance(end, written)
+			}
+			if err != nil || l.Durable() < end {
+				t.Errorf("%d of %d: %v", l.Durable(), end, err)
+				return
+			}
+		}
+	})
+	rng := seeded(3)
+	for range 5000 {
+		owner.Lock()
+		mustAppend(t, l, makeBatch(t, l.End(), 1, 1000+l.End(), 70+rng.IntN(300)))
+		owner.Unlock()
+	}
+	close(done)
+	running.Wait()
+	if l.RecoveryPoint() < l.End()/2 {
+		t.Errorf("recovery point %d of %d", l.RecoveryPoint(), l.End())
+	}
+}
+
 // counted gives a file system that counts the bytes read of .log files.
 func counted(m *vfs.Mem, read *int64) vfs.FS {
 	return vfs.Inject(m, func(op vfs.Op) error {
@@ -73,10 +121,7 @@ func TestRecoveryReadsWhatIsBehindThePoint(t *testing.T) {
 		}
 	}
 	add(5 << 20)
-	if err := l.WriteIndexes(); err != nil {
-		t.Fatal(err)
-	}
-	if err := l.Advance(l.End()); err != nil {
+	if err := advance(l); err != nil {
 		t.Fatal(err)
 	}
 	point, size := l.RecoveryPoint(), l.Size()
@@ -142,10 +187,7 @@ func TestRecoveryDoesWithoutTheIndex(t *testing.T) {
 			for i := range 40 {
 				mustAppend(t, l, makeBatch(t, l.End(), 1, clock.UnixMilli()+int64(i), 150))
 			}
-			if err := l.WriteIndexes(); err != nil {
-				t.Fatal(err)
-			}
-			if err := l.Advance(l.End()); err != nil {
+			if err := advance(l); err != nil {
 				t.Fatal(err)
 			}
 			point, want := l.RecoveryPoint(), collect(t, l, 0)

@@ -10,13 +10,27 @@ import (
 // unknown, and a second fsync would not tell.
 //
 // Of the last segment's indexes only what Advance has synced is durable. As long as there is more of them the recovery point stays behind.
-func (l *Log) Sync(upTo int64) error { return l.syncTo(upTo, false) }
+func (l *Log) Sync(upTo int64) error { return l.syncTo(upTo, indexesLater) }
 
 // Advance is Sync with the indexes of the last segment as WriteIndexes left them, so that a recovery need not read what lies
-// below. upTo is the log's end as of WriteIndexes.
-func (l *Log) Advance(upTo int64) error { return l.syncTo(upTo, true) }
+// below. upTo is the log's end as of WriteIndexes, and written what that gave.
+func (l *Log) Advance(upTo int64, written bool) error {
+	if written {
+		return l.syncTo(upTo, indexesToo)
+	}
+	return l.syncTo(upTo, noEntries)
+}
 
-func (l *Log) syncTo(upTo int64, indexes bool) error {
+// How a sync treats the indexes of the last segment.
+type indexSync uint8
+
+const (
+	indexesLater indexSync = iota
+	indexesToo             // the files have all entries below the offset
+	noEntries              // there are none below it
+)
+
+func (l *Log) syncTo(upTo int64, indexes indexSync) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
 	point, err := l.flush(upTo, indexes)
@@ -26,36 +40,42 @@ func (l *Log) syncTo(upTo int64, indexes bool) error {
 	return err
 }
 
-// WriteIndexes writes the entries of the last segment's indexes that are only in memory to their files. It is the owner's, as Append is.
-func (l *Log) WriteIndexes() error {
+// WriteIndexes writes the entries of the last segment's indexes that are only in memory to their files; written is false if there are none. It is the
+// owner's, as Append is.
+func (l *Log) WriteIndexes() (written bool, err error) {
 	if err := l.writable(); err != nil {
-		return err
+		return false, err
 	}
 	s := l.active()
 	if s.offsets.entries() == 0 {
-		return nil // a recovery reads the segment from its start anyway
+		return false, nil // a recovery reads the segment from its start anyway
 	}
-	return errors.Join(s.offsets.write(), s.times.write())
+	return true, errors.Join(s.offsets.write(), s.times.write())
 }
 
 // Flush is Sync but for the recovery point, which stays: the owner has something yet to write that belongs below it.
 func (l *Log) Flush(upTo int64) error {
 	l.syncing.Lock()
 	defer l.syncing.Unlock()
-	_, err := l.flush(upTo, false)
+	_, err := l.flush(upTo, indexesLater)
 	return err
 }
 
 // flush makes everything below upTo durable, and gives the recovery point that this allows.
-func (l *Log) flush(upTo int64, indexes bool) (point int64, err error) {
+func (l *Log) flush(upTo int64, indexes indexSync) (point int64, err error) {
 	if err := l.writable(); err != nil {
 		return 0, err
 	}
 	upTo = min(upTo, l.end.Load())
 	segs := *l.segments.Load()
 	active := segs[len(segs)-1]
-	indexes = indexes && active.offsets.entries() > 0 && active.indexed < upTo
-	if !indexes && upTo <= l.durable.Load() && !l.dirIsDirty() && (upTo > active.base || upTo <= l.recovered.Load()) {
+	switch {
+	case active.indexed >= upTo:
+		indexes = indexesLater // they are durable
+	case indexes == noEntries:
+		active.indexed = upTo
+	}
+	if indexes != indexesToo && upTo <= l.durable.Load() && !l.dirIsDirty() && (upTo > active.base || upTo <= l.recovered.Load()) {
 		return active.checkpoint(upTo), nil
 	}
 	for i, s := range segs {
@@ -66,7 +86,7 @@ func (l *Log) flush(upTo int64, indexes bool) (point int64, err error) {
 		files := s.files()
 		last := i+1 == len(segs)
 		n := len(files)
-		if last && !indexes {
+		if last && indexes != indexesToo {
 			n = 1
 		}
 		for k, f := range files[:n] {
@@ -157,7 +177,7 @@ func (l *Log) Close() error {
 	end := l.end.Load()
 	err := l.active().finish()
 	if err == nil {
-		err = l.Advance(end)
+		err = l.Advance(end, l.active().offsets.entries() > 0)
 	}
 	l.Abandon()
 	if err == nil {

@@ -69,19 +69,19 @@ func (s *Set) advance() {
 // withinMax is how many snapshots within segments a partition keeps: the one that the checkpoint of recovery points has, and the one that the next will.
 const withinMax = 2
 
-// prepareAdvanceLocked writes what a recovery from the log's end would begin with.
-func (p *Partition) prepareAdvanceLocked(end int64) error {
+// prepareAdvanceLocked writes what a recovery from the log's end would begin with; written is for Log.Advance.
+func (p *Partition) prepareAdvanceLocked(end int64) (written bool, err error) {
 	if err := p.loadLocked(); err != nil {
-		return err
+		return false, err
 	}
-	if err := p.log.WriteIndexes(); err != nil {
-		return err
+	if written, err = p.log.WriteIndexes(); err != nil {
+		return written, err
 	}
 	p.mu.behind = 0
 	n := len(p.mu.snapshots)
 	p.snapshotLocked(end)
 	if len(p.mu.snapshots) == n {
-		return nil // there is one
+		return written, nil // there is one
 	}
 	p.mu.within = append(p.mu.within, end)
 	for len(p.mu.within) > withinMax {
@@ -91,8 +91,8 @@ func (p *Partition) prepareAdvanceLocked(end int64) error {
 			continue // a segment has begun there
 		}
 		if err := p.dropSnapshot(offset); err != nil {
-			return err
+			return written, err
 		}
 	}
-	return nil
+	return written, nil
 }

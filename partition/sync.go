@@ -97,8 +97,9 @@ func (p *Partition) sync(advance bool) (err error) {
 	}
 	p.mu.Lock()
 	end, behind, err := p.log.End(), p.mu.behind, p.txns.flush()
+	written := false
 	if err == nil && advance {
-		err = p.prepareAdvanceLocked(end)
+		written, err = p.prepareAdvanceLocked(end)
 	}
 	p.mu.Unlock()
 	if err == nil {
@@ -108,7 +109,7 @@ func (p *Partition) sync(advance bool) (err error) {
 	switch {
 	case err == nil:
 		if err = p.syncFiles(p.takeUnsynced()); err == nil && advance {
-			err = p.log.Advance(end)
+			err = p.log.Advance(end, written)
 		} else if err == nil {
 			err = p.log.Sync(end)
 		}

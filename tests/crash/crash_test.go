@@ -30,7 +30,7 @@ var settings = []string{
 	"offsets.topic.num.partitions=4",
 	"transaction.state.log.num.partitions=4",
 	"log.segment.bytes=1048576",
-	"log.recovery.max.bytes=100000", // recovery points advance all the time
+	"log.recovery.max.bytes=20000", // recovery points advance all the time
 }
 
 // number is one of the environment, or what holds without it.

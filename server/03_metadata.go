@@ -21,7 +21,7 @@ import (
 //   - Topics that exist come first, in the order of the request and each once. Then come those that don't: UNKNOWN_TOPIC_OR_PARTITION, or
 //     INVALID_TOPIC_EXCEPTION for what cannot be a name.
 //   - A named topic that does not exist is created, if both auto.create.topics.enable and the client allow it: with the broker's defaults, or
-//     as the coordinators want it if it is one of theirs. What cannot be created stays UNKNOWN_TOPIC_OR_PARTITION.
+//     as the coordinators want it if it is one of theirs. It is UNKNOWN_TOPIC_OR_PARTITION until a later request finds it.
 //   - Topics may be asked for by id instead. One id in the request, and only the ids count; unknown ones come first, as UNKNOWN_TOPIC_ID.
 //   - A partition whose leader is not alive is LEADER_NOT_AVAILABLE, with leader -1.
 //   - Without an authorizer everybody may do everything that can be done to a topic or to the cluster.
@@ -34,12 +34,14 @@ import (
 //   - 12: ids work; the name of an unknown id is null.
 //   - 13: an error of its own for the request as a whole.
 //
-// Where we differ: Kafka answers UNKNOWN_TOPIC_OR_PARTITION for a topic that it is about to create; here the answer waits for the topic, so the
-// client can write to it at once. A topic with neither name nor id is UNKNOWN_SERVER_ERROR in Kafka from version 12 on, here INVALID_REQUEST as
-// before.
+// Where we differ: a topic with neither name nor id is UNKNOWN_SERVER_ERROR in Kafka from version 12 on, here INVALID_REQUEST as before.
 
-// autoCreateWait bounds how long a Metadata request waits for the topics that it creates.
-const autoCreateWait = 3 * time.Second
+const (
+	// autoCreateWait bounds the creation of the topics that one request names.
+	autoCreateWait = 3 * time.Second
+	// autoCreations bounds the requests whose topics are being created. Those beyond find none, and the client asks again.
+	autoCreations = 16
+)
 
 func (s *Server) handleMetadata(r *request) pending {
 	req := r.body.(*kmsg.MetadataRequest)
@@ -48,10 +50,10 @@ func (s *Server) handleMetadata(r *request) pending {
 		return answer(refuseMetadata(req, resp))
 	}
 	names := metadataNames(req)
-	if missing := s.creatable(req, names); len(missing) > 0 {
-		s.autoCreate(s.ctx, missing)
-	}
 	m := metadataAnswer{s: s, r: r, req: req, resp: resp, im: s.image()}
+	if missing := s.creatable(m.im, req, names); len(missing) > 0 {
+		s.autoCreate(missing)
+	}
 	m.brokers()
 	switch {
 	case metadataByID(req):
@@ -116,12 +118,11 @@ func metadataNames(req *kmsg.MetadataRequest) []string {
 }
 
 // creatable are those of the names that shall be created now.
-func (s *Server) creatable(req *kmsg.MetadataRequest, names []string) []string {
+func (s *Server) creatable(im *cluster.Image, req *kmsg.MetadataRequest, names []string) []string {
 	if req.Version >= 4 && !req.AllowAutoTopicCreation || !s.cfg().Bool("auto.create.topics.enable") {
 		return nil
 	}
 	var missing []string
-	im := s.image()
 	for _, name := range names {
 		if im.Topic(name) == nil && protocol.CheckTopicName(name) == nil && (!cluster.IsInternal(name) || isCoordinated(name)) {
 			missing = append(missing, name)
@@ -130,8 +131,20 @@ func (s *Server) creatable(req *kmsg.MetadataRequest, names []string) []string {
 	return missing
 }
 
-// autoCreate creates topics and waits until they can be written to here. The caller looks at the image for what came of it.
-func (s *Server) autoCreate(ctx context.Context, names []string) {
+// autoCreate has topics created, behind the answer.
+func (s *Server) autoCreate(names []string) {
+	select {
+	case s.creating <- struct{}{}:
+	default:
+		return
+	}
+	s.running.Go(func() {
+		s.createNamed(names)
+		<-s.creating
+	})
+}
+
+func (s *Server) createNamed(names []string) {
 	req := kmsg.NewPtrCreateTopicsRequest()
 	req.SetVersion(4) // answers without configs
 	req.TimeoutMillis = int32(autoCreateWait.Milliseconds())
@@ -143,7 +156,7 @@ func (s *Server) autoCreate(ctx context.Context, names []string) {
 		}
 		req.Topics = append(req.Topics, t)
 	}
-	ctx, cancel := context.WithTimeout(ctx, autoCreateWait)
+	ctx, cancel := context.WithTimeout(s.ctx, autoCreateWait)
 	defer cancel()
 	for _, t := range s.ctrl.CreateTopics(ctx, req).Topics {
 		if t.ErrorCode == 0 || t.ErrorCode == kerr.TopicAlreadyExists.Code {
@@ -155,7 +168,6 @@ func (s *Server) autoCreate(ctx context.Context, names []string) {
 		}
 		s.log.Info("topic was not created automatically", slog.String("topic", t.Topic), slog.String("reason", reason))
 	}
-	s.applied(ctx)
 }
 
 // metadataAnswer fills one response from one image.

@@ -68,13 +68,14 @@ type Server struct {
 	moves       *moves
 	listeners   []*listener
 
-	conns  connections
-	config atomic.Pointer[config.Broker] // with the dynamic layers
+	conns    connections
+	creating chan struct{}                 // one for each Metadata request whose topics are being created
+	config   atomic.Pointer[config.Broker] // with the dynamic layers
 
 	failed  chan error      // capacity 1: why the server can't go on
 	ctx     context.Context // ends when connections must end
 	cancel  context.CancelFunc
-	running sync.WaitGroup // acceptors, connections, the idle watch
+	running sync.WaitGroup // acceptors, connections, the idle watch, automatic creation of topics
 	stops   []step         // what has been started, in that order; owned by Start, then by Stop
 }
 
@@ -110,6 +111,7 @@ func New(o Options) (*Server, error) {
 		sessions: newFetchSessions(int(o.Config.Int("max.incremental.fetch.session.cache.slots"))),
 	}
 	s.failed = make(chan error, 1)
+	s.creating = make(chan struct{}, autoCreations)
 	s.brokerEpoch.Store(-1)
 	s.config.Store(o.Config)
 	s.large = newMemory(largeTogether)

@@ -269,7 +269,7 @@ var meaningful = func() map[string]string {
 	ids := `%t %t %t %u %none ""`
 	m := map[string]string{
 		"CreateTopics.Name": configs, "AlterConfigs.Name": configs, "IncrementalAlterConfigs.Name": configs,
-		"Metadata.Topic": `%a %a %b "" "a/b" rep(x,250)`, // none that is made only now: see metadata-waits
+		"Metadata.Topic": `%a %a %b "" "a/b" rep(x,250)`, // none that is made only now, sooner or later
 		"JoinGroup.Name": `range rr ""`, "Protocol": `range rr ""`, "ProtocolType": `consumer consumer connect ""`,
 		"Value": `1 1000 abc "" compact compact,delete -1 2147483648 ,`, "ResourceName": `%a %a %b %none "" 1 2 root x %g`,
 		"MemberID": `"" "" x c-$U1 c-$U2`, "InstanceID": `i1 i2 ""`, "Dir": `/nosuch "" relative`,

@@ -124,11 +124,13 @@ func TestCleaningEveryFaultOnce(t *testing.T) {
 	offline, total := 0, 0
 	for at := 1; total == at-1; at++ { // until there are no more
 		disk := vfs.NewMem()
-		var cleaning atomic.Bool
-		count := 0
+		var mu sync.Mutex // a sync in the background may ask, too
+		cleaning, count := false, 0
 		var failed vfs.Op
 		fsys := vfs.Inject(disk, func(op vfs.Op) error {
-			if !cleaning.Load() {
+			mu.Lock()
+			defer mu.Unlock()
+			if !cleaning {
 				return nil
 			}
 			if count++; count == at {
@@ -146,9 +148,14 @@ func TestCleaningEveryFaultOnce(t *testing.T) {
 		c.mu.Lock()
 		c.mu.running[m.p] = true
 		c.mu.Unlock()
-		cleaning.Store(true)
+		turn := func(on bool) {
+			mu.Lock()
+			defer mu.Unlock()
+			cleaning = on
+		}
+		turn(true)
 		c.clean(context.Background(), m.p, d, m.now)
-		cleaning.Store(false)
+		turn(false)
 		total = max(total, min(count, at))
 		what := fmt.Sprintf("fault %d (%v %s)", at, failed.Kind, failed.Name)
 		if m.p.Err() == nil {

@@ -15,13 +15,15 @@ import (
 	"oncelog/config"
 )
 
-// findCoordinator makes sure that both coordinators are there.
+// findCoordinator waits for the coordinators of all partitions that the internal topics have in tests.
 func (c *client) findCoordinator() {
 	c.t.Helper()
 	for kind := range int8(2) {
-		req := kmsg.NewPtrFindCoordinatorRequest()
-		req.Version, req.CoordinatorType, req.CoordinatorKey = 3, kind, "x"
-		waitFor(c.t, "a coordinator", func() bool { return do[*kmsg.FindCoordinatorResponse](c, req).ErrorCode == 0 })
+		for _, key := range []string{"x", "a"} { // of partition 0 and 1
+			req := kmsg.NewPtrFindCoordinatorRequest()
+			req.Version, req.CoordinatorType, req.CoordinatorKey = 3, kind, key
+			waitFor(c.t, "a coordinator", func() bool { return do[*kmsg.FindCoordinatorResponse](c, req).ErrorCode == 0 })
+		}
 	}
 }
 

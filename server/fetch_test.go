@@ -420,7 +420,7 @@ func TestFetchErrors(t *testing.T) {
 // A client that does not read its answers costs those, not the server, and is let
 // go like one that says nothing.
 func TestSlowReaderIsLetGo(t *testing.T) {
-	s := startServer(t, "connections.max.idle.ms=400")
+	s := startServer(t, "connections.max.idle.ms=1500")
 	c := dial(t, s)
 	c.createTopic("t", 1)
 	for range 30 {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"oncelog/internal/vfs"
 )
@@ -83,6 +84,35 @@ func TestRecoveryIsBounded(t *testing.T) {
 	if all[0].Size() < limit {
 		t.Errorf("only %d bytes", all[0].Size())
 	}
+}
+
+// TestAppendsWaitForASlowDisk: a disk that takes nothing holds up clients before there is more than log.recovery.max.bytes to read again.
+func TestAppendsWaitForASlowDisk(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 256 << 10
+		stuck := make(chan struct{})
+		fsys := vfs.Inject(vfs.NewMem(), func(op vfs.Op) error {
+			if op.Kind == vfs.OpSync && strings.HasSuffix(op.Name, ".log") {
+				<-stuck
+			}
+			return nil
+		})
+		n := open(t, fsys, topicConfig(t))
+		n.shared.advancer.limit.Store(limit)
+		p := n.lead()
+		var clients sync.WaitGroup
+		clients.Go(func() {
+			for range 200 {
+				mustProduce(t, p, spec{pid: -1, value: strings.Repeat("v", 5000)})
+			}
+		})
+		synctest.Wait()
+		if size := p.Size(); size < limit/4 || size > limit {
+			t.Errorf("%d bytes before the client waits, the limit is %d", size, limit)
+		}
+		close(stuck)
+		clients.Wait()
+	})
 }
 
 // TestRecoveryBeginsWithTheSnapshotWithin: what is below the recovery point is not read, and a damaged snapshot there costs no more than that.

@@ -44,6 +44,7 @@ func (p *Partition) Append(r AppendRequest) (a Appended, err error) {
 	}
 	w := write{batch: r.Batch, req: r}
 	if r.Origin == OriginClient {
+		p.shared.advancer.admit()
 		scratch := p.shared.scratch()
 		defer p.shared.rebuilt.Put(scratch)
 		w.batch, err = p.inspect(r.Batch, cfg, r.Now.UnixMilli(), scratch)

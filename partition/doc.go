@@ -45,7 +45,7 @@
 //
 // Advance: besides, the last segment's indexes and a snapshot of the producers at the log's end are written and synced, so that a recovery has
 // to read nothing below. It is done in the background, where most has been appended since the last time, before a log directory has more than
-// log.recovery.max.bytes to read again, and is followed by the checkpoint of recovery points. The newest two of these snapshots within segments are kept.
+// log.recovery.max.bytes to read again (clients wait for a disk that doesn't keep up), and is followed by the checkpoint of recovery points. The newest two of these snapshots within segments are kept.
 //
 // Leader epochs: an epoch is in the batches, so its line in leader-epoch-checkpoint may come later: it is written, durably, before the
 // recovery point moves over the epoch's begin, and at a stop.

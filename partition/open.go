@@ -67,7 +67,7 @@ func newSet(o Options, c *claim, now time.Time) *Set {
 			fsys: o.FS, logger: o.Logger, nodeID: c.NodeID, opened: now, failed: o.failed,
 			files: log.NewFiles(o.FS, openFiles()), schedule: schedule{planned: make(chan struct{}, 1)},
 			making: crew{limit: runtime.GOMAXPROCS(0)}, syncs: crew{limit: syncsAtOnce}, parent: dirSync{fsys: o.FS, dir: o.Dir},
-			advancer: advancer{rounds: crew{limit: 1}},
+			advancer: newAdvancer(),
 		},
 		dir: o.Dir, claim: c, registerer: o.Registerer, brokerEpoch: o.BrokerEpoch, previous: -1,
 	}

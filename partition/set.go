@@ -286,7 +286,7 @@ func (s *Set) halt() {
 	s.shared.cleaner.close()
 	s.stop()
 	s.stopped.Wait()
-	s.shared.advancer.rounds.close()
+	s.shared.advancer.close()
 	s.shared.making.close()
 	s.shared.syncs.close()
 	if s.collector != nil {

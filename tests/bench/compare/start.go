@@ -211,8 +211,7 @@ func crowded(ctx context.Context, r *runner, c contender, dir string, n int) (f 
 	if err != nil {
 		return nil, err
 	}
-	on := &bed{broker: b, address: c.address(), scale: r.scale}
-	n = on.n(n)
+	on := &bed{broker: b, address: c.address()}
 	began := time.Now()
 	topic, err := on.createTopic(ctx, n)
 	if err != nil {

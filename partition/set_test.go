@@ -225,9 +225,11 @@ func TestOldFormatIsOffline(t *testing.T) {
 	disk := vfs.NewMem()
 	n := open(t, disk, topicConfig(t))
 	mustProduce(t, n.lead(), spec{})
-	if _, err := n.Create("good", protocol.UUID{4}, 0, n.topic, start); err != nil {
+	good, err := n.Create("good", protocol.UUID{4}, 0, n.topic, start)
+	if err != nil {
 		t.Fatal(err)
 	}
+	good.make() // else a stop may come before it
 	n.close()
 	old := []byte{0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 22, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 0xff, 0xff, 0, 0, 0, 0}
 	binary.BigEndian.PutUint32(old[12:], crc32.ChecksumIEEE(old[16:]))
@@ -235,7 +237,7 @@ func TestOldFormatIsOffline(t *testing.T) {
 	n = open(t, disk, n.topic)
 	p := n.Get("t", 0)
 	wantCode(t, p.Lead(1, []int32{1}, []int32{1}), kerr.KafkaStorageError)
-	_, err := p.Append(spec{}.request(t))
+	_, err = p.Append(spec{}.request(t))
 	wantCode(t, err, kerr.KafkaStorageError)
 	_, _, err = read(t, p, ReadRequest{})
 	wantCode(t, err, kerr.KafkaStorageError)

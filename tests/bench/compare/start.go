@@ -48,7 +48,8 @@ func (b *broker) age() (time.Duration, error) {
 		return 0, err
 	}
 	var now unix.Timespec
-	if err := unix.ClockGettime(unix.CLOCK_BOOTTIME, &now); err != nil {
+	const bootTime = 7 // CLOCK_BOOTTIME, by Linux's number: package unix has the name on Linux only
+	if err := unix.ClockGettime(bootTime, &now); err != nil {
 		return 0, err
 	}
 	return time.Duration(now.Nano() - ticks*int64(time.Second/ticksPerSecond)), nil

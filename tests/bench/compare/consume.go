@@ -150,7 +150,7 @@ func consumeLoads() []load {
 	}
 	return []load{
 		{name: "consume/1KiB", about: "1 KiB records from page cache, 12 partitions, 1 consumer", run: gib.run,
-			limit: &limit{mode: "send", bytes: gib.bytes}, goals: limited},
+			limit: limitBytes("send", gib.bytes), goals: limited},
 		{name: "consume/committed", about: "the same, read_committed", run: with(func(l *consumeLoad) { l.committed = true }).run, goals: cheap},
 		{name: "consume/transactions", about: "read_committed, transactions of 100 records, none aborted", run: txns(0).run, goals: cheap},
 		{name: "consume/aborted1%", about: "the same, 1 % of them aborted", run: txns(100).run, goals: cheap},

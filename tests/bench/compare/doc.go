@@ -2,11 +2,15 @@
 //
 //	compare [-load PATTERN] [-rounds 5] [-out DIR] [-page FILE]
 //	compare growth [-load PATTERN] [-page FILE]   what a request costs as a broker has more and more
-//	compare limit receive|send ...        the limits, see limit.go; compare runs them itself
+//	compare limit receive|send|answer|flush ...   the limits, see limit.go; compare runs them itself
 //
 // Every load runs on one broker, then on the other, and so on alternately (A B A B); what counts is the median of the ratios of
 // the pairs, since a machine has moods that last longer than a pair. Client and broker share it, so the broker's own processor
 // time for the work says more than the rate at which it was done.
+//
+// Loads that move bytes and those of single records also have a limit: a process that does the same with the bytes and nothing else, in the same
+// rounds. The ratio of ours to it tells how much of the cost is the machine's own. For single records that is loopback, wake-ups and the write to a
+// file; it is measured on Linux only, as system calls past Go's scheduler are.
 //
 // The brokers are started by shell commands, each on a fresh folder:
 //

@@ -65,10 +65,26 @@ func (l latencyLoad) run(ctx context.Context, b *bed) (result, error) {
 
 // produce sends n records at the rate, with when they were sent in them.
 func (l latencyLoad) produce(ctx context.Context, cl *kgo.Client, origin time.Time, n int) error {
+	var failure error
+	err := l.pace(ctx, n, func(due int) error {
+		for range due {
+			value := make([]byte, 100)
+			binary.BigEndian.PutUint64(value, uint64(time.Since(origin)))
+			cl.Produce(ctx, &kgo.Record{Value: value}, func(_ *kgo.Record, err error) { failure = errors.Join(failure, err) })
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	return errors.Join(cl.Flush(ctx), failure)
+}
+
+// pace has n records sent at the rate, those that are due at a time.
+func (l latencyLoad) pace(ctx context.Context, n int, send func(due int) error) error {
 	interval := max(time.Second/time.Duration(l.perSecond), time.Millisecond/2)
 	ticker := time.NewTicker(interval)
 	defer ticker.Stop()
-	var failure error
 	began := time.Now()
 	for sent := 0; sent < n; {
 		select {
@@ -76,20 +92,20 @@ func (l latencyLoad) produce(ctx context.Context, cl *kgo.Client, origin time.Ti
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		due := min(int(time.Since(began).Seconds()*float64(l.perSecond)), n)
-		for ; sent < due; sent++ {
-			value := make([]byte, 100)
-			binary.BigEndian.PutUint64(value, uint64(time.Since(origin)))
-			cl.Produce(ctx, &kgo.Record{Value: value}, func(_ *kgo.Record, err error) { failure = errors.Join(failure, err) })
+		due := min(int(time.Since(began).Seconds()*float64(l.perSecond)), n) - sent
+		if err := send(due); err != nil {
+			return err
 		}
+		sent += due
 	}
-	return errors.Join(cl.Flush(ctx), failure)
+	return nil
 }
 
 func latencyLoads() (loads []load) {
 	for _, perSecond := range []int{100, 1000, 20000} {
+		records := latencyLoad{perSecond: perSecond, seconds: 10}
 		l := load{name: fmt.Sprint("latency/", perSecond), about: fmt.Sprintf("100 B records, %d/s, end to end", perSecond),
-			run: latencyLoad{perSecond: perSecond, seconds: 10}.run}
+			run: records.run, limit: records.limit()}
 		if perSecond == 1000 {
 			l.goals = []goal{{figure: cpuPer, most: .3}, {figure: p50, most: .7}, {figure: p99, most: .33}}
 		}

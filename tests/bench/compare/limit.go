@@ -20,9 +20,14 @@ import (
 //
 //	receive   reads them from a socket, 64 KiB at a time, computes CRC-32C and writes them to new files of 64 MiB
 //	send      sends files of page cache to a socket by sendfile
+//	answer    answers requests of single records, see limitrecords.go
+//	flush     the same with an fsync before each answer
 type limit struct {
-	mode  string
-	bytes int // at full scale
+	mode        string
+	bytes       int // at full scale, of receive and send
+	connections int // of answer and flush
+	// drive is the other end of the connections.
+	drive func(ctx context.Context, b *bed) (result, error)
 }
 
 const (
@@ -30,14 +35,23 @@ const (
 	limitFile = 64 << 20
 )
 
+// limitBytes is receive or send.
+func limitBytes(mode string, bytes int) *limit {
+	return &limit{mode: mode, bytes: bytes, drive: func(_ context.Context, b *bed) (result, error) { return moveBytes(b, mode, b.n(bytes)) }}
+}
+
 // run measures a round of it.
 func (l *limit) run(ctx context.Context, dir string, scale float64) (figures, error) {
-	n := int64(float64(l.bytes) * scale)
 	self, err := os.Executable()
 	if err != nil {
 		return nil, err
 	}
-	cmd := exec.CommandContext(ctx, self, "limit", l.mode, dir, strconv.FormatInt(n, 10))
+	b := &bed{broker: &broker{contender: contender{name: "limit"}}, scale: scale}
+	n := l.connections
+	if l.bytes > 0 {
+		n = b.n(l.bytes)
+	}
+	cmd := exec.CommandContext(ctx, self, "limit", l.mode, dir, strconv.Itoa(n))
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		return nil, err
@@ -52,52 +66,49 @@ func (l *limit) run(ctx context.Context, dir string, scale float64) (figures, er
 	if err != nil {
 		return nil, fmt.Errorf("limit %s: %w", l.mode, err)
 	}
-	b := &bed{broker: &broker{contender: contender{name: "limit"}, pid: cmd.Process.Pid}}
-	conn, err := net.Dial("tcp", address[:len(address)-1])
+	b.broker.pid, b.address = cmd.Process.Pid, address[:len(address)-1]
+	r, err := l.drive(ctx, b)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("limit %s: %w", l.mode, err)
+	}
+	return b.figures(r), nil
+}
+
+// moveBytes is the other end of receive and send.
+func moveBytes(b *bed, mode string, n int) (result, error) {
+	conn, err := net.Dial("tcp", b.address)
+	if err != nil {
+		return result{}, err
 	}
 	defer conn.Close()
+	r := result{work: float64(n) / 1e9, unit: "GB"}
 	if err := b.begin(); err != nil {
-		return nil, err
+		return result{}, err
 	}
-	if err := l.drive(conn, n); err != nil {
-		return nil, err
-	}
-	if err := b.end(); err != nil {
-		return nil, err
-	}
-	return b.figures(result{work: float64(n) / 1e9, unit: "GB"}), nil
-}
-
-// drive is the other end of the connection.
-func (l *limit) drive(conn net.Conn, n int64) error {
 	buf := make([]byte, 1<<20)
-	if l.mode == "send" {
-		for n > 0 {
-			m, err := conn.Read(buf)
-			if err != nil {
-				return err
-			}
-			n -= int64(m)
-		}
-		return nil
+	move := conn.Write
+	if mode == "send" {
+		move = conn.Read
 	}
 	for n > 0 {
-		m, err := conn.Write(buf[:min(n, int64(len(buf)))])
+		m, err := move(buf[:min(n, len(buf))])
 		if err != nil {
-			return err
+			return result{}, err
 		}
-		n -= int64(m)
+		n -= m
 	}
-	_, err := io.ReadFull(conn, buf[:1]) // it has written all
-	return err
+	if mode == "receive" {
+		if _, err := io.ReadFull(conn, buf[:1]); err != nil { // it has written all
+			return result{}, err
+		}
+	}
+	return r, b.end()
 }
 
-// limitMain is the process: args are mode, folder and bytes. It prints where it listens.
+// limitMain is the process: args are mode, folder, and the number of bytes or of connections. It prints where it listens.
 func limitMain(args []string) error {
 	if len(args) != 3 {
-		return errors.New("limit receive|send DIR BYTES")
+		return errors.New("limit receive|send DIR BYTES, or limit answer|flush DIR CONNECTIONS")
 	}
 	n, err := strconv.ParseInt(args[2], 10, 64)
 	if err != nil {
@@ -115,6 +126,12 @@ func limitMain(args []string) error {
 		}
 	}
 	fmt.Println(l.Addr())
+	switch args[0] {
+	case "answer":
+		return limitAnswer(l, args[1], int(n))
+	case "flush":
+		return limitFlush(l, args[1], int(n))
+	}
 	conn, err := l.Accept()
 	if err != nil {
 		return err

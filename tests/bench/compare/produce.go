@@ -101,7 +101,7 @@ func produceLoads() (loads []load) {
 		about := fmt.Sprintf("%d B records, %d partitions, %d connections, linger %v", l.size, l.partitions, max(l.connections, 1), l.linger)
 		var bound *limit
 		if l.codec == base.codec { // the same number of bytes goes to the disk
-			bound = &limit{mode: "receive", bytes: l.bytes}
+			bound = limitBytes("receive", l.bytes)
 		}
 		loads = append(loads, load{name: "produce/" + name, about: about, run: l.run, limit: bound, goals: goals})
 	}

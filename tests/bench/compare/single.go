@@ -21,6 +21,16 @@ func (l singleLoad) run(ctx context.Context, b *bed) (result, error) {
 	if err != nil {
 		return result{}, err
 	}
+	r, err := l.send(ctx, b, topic)
+	if err != nil {
+		return result{}, err
+	}
+	return r, b.deleteTopic(ctx, topic)
+}
+
+// send sends the records to whatever answers such requests.
+func (l singleLoad) send(ctx context.Context, b *bed, topic string) (result, error) {
+	var err error
 	value := values(100)[0]
 	wires, frames := make([]*wire, l.connections), make([][]byte, l.connections)
 	for i := range wires {
@@ -31,6 +41,8 @@ func (l singleLoad) run(ctx context.Context, b *bed) (result, error) {
 		if frames[i], err = produceFrame(topic, int32(i%l.partitions), -1, value, 1); err != nil {
 			return result{}, err
 		}
+	}
+	for i := range wires {
 		if _, err := produceOne(wires[i], frames[i], nil, 20); err != nil {
 			return result{}, err
 		}
@@ -55,13 +67,18 @@ func (l singleLoad) run(ctx context.Context, b *bed) (result, error) {
 	for _, list := range latencies {
 		r.latencies = append(r.latencies, list...)
 	}
-	return r, b.deleteTopic(ctx, topic)
+	return r, nil
+}
+
+// limit is a process that answers the same requests, see limitrecords.go.
+func (l singleLoad) limit(mode string) *limit {
+	return &limit{mode: mode, connections: l.connections, drive: func(ctx context.Context, b *bed) (result, error) { return l.send(ctx, b, limitTopic) }}
 }
 
 // produceOne sends the frame n times, and adds how long each took if latencies is not nil.
 func produceOne(w *wire, frame []byte, latencies []time.Duration, n int) ([]time.Duration, error) {
 	resp := kmsg.NewPtrProduceResponse()
-	resp.Version = 9
+	resp.Version = produceVersion
 	for range n {
 		began := time.Now()
 		if err := w.send(frame); err != nil {
@@ -85,14 +102,16 @@ func produceOne(w *wire, frame []byte, latencies []time.Duration, n int) ([]time
 }
 
 func singleLoads() []load {
+	one := singleLoad{connections: 1, partitions: 1, records: 40000}
+	many := singleLoad{connections: 64, partitions: 16, records: 100000}
 	return []load{
 		{
 			name: "single/1", about: "100 B records one at a time, acks=all, 1 connection",
-			run:   singleLoad{connections: 1, partitions: 1, records: 40000}.run,
+			run: one.run, limit: one.limit("answer"),
 			goals: []goal{{figure: cpuPer, most: .3}, {figure: rate, least: 1.5}, {figure: p999, most: .3}},
 		}, {
 			name: "single/64", about: "the same by 64 connections on 16 partitions",
-			run:   singleLoad{connections: 64, partitions: 16, records: 100000}.run,
+			run: many.run, limit: many.limit("answer"),
 			goals: []goal{{figure: cpuPer, most: .3}, {figure: rate, least: 2}, {figure: p99, most: .3}},
 		},
 	}
@@ -101,14 +120,16 @@ func singleLoads() []load {
 // flushLoads have every record on disk before its answer.
 func flushLoads() []load {
 	flush := []string{"log.flush.interval.messages=1"}
+	one := singleLoad{connections: 1, partitions: 1, records: 3000}
+	many := singleLoad{connections: 16, partitions: 16, records: 8000}
 	return []load{
 		{
 			name: "flush/1", about: "flush.messages=1, one at a time, 1 connection", settings: flush,
-			run:   singleLoad{connections: 1, partitions: 1, records: 3000}.run,
+			run: one.run, limit: one.limit("flush"),
 			goals: []goal{{figure: cpuPer, most: .2}},
 		}, {
 			name: "flush/16", about: "flush.messages=1, 16 connections on 16 partitions", settings: flush,
-			run:   singleLoad{connections: 16, partitions: 16, records: 8000}.run,
+			run: many.run, limit: many.limit("flush"),
 			goals: []goal{{figure: cpuPer, most: .2}, {figure: rate, least: 4}},
 		},
 	}

@@ -20,6 +20,7 @@ import (
 const (
 	answerPatience = 2 * time.Minute
 	answerMaxBytes = 256 << 20
+	produceVersion = 9
 )
 
 // wire is a connection without a client library around it: what it costs is next to nothing, so that the broker is measured.
@@ -216,18 +217,27 @@ func (b *bed) awaitRemoval(ctx context.Context, name string) error {
 
 // produceFrame is a Produce request of one batch of records of the same value.
 func produceFrame(topic string, partition int32, acks int16, value []byte, records int) ([]byte, error) {
+	batch, err := batchOf(time.Now().UnixMilli(), value, records)
+	if err != nil {
+		return nil, err
+	}
+	return batchFrame(topic, partition, acks, batch), nil
+}
+
+func batchOf(timestamp int64, value []byte, records int) (protocol.Batch, error) {
 	list := make([]protocol.Record, records)
 	for i := range list {
 		list[i] = protocol.Record{Value: value}
 	}
-	batch, err := protocol.AppendBatch(nil, protocol.BatchSpec{LeaderEpoch: -1, BaseTimestamp: time.Now().UnixMilli(), ProducerID: -1, ProducerEpoch: -1}, list)
-	if err != nil {
-		return nil, err
-	}
+	return protocol.AppendBatch(nil, protocol.BatchSpec{LeaderEpoch: -1, BaseTimestamp: timestamp, ProducerID: -1, ProducerEpoch: -1}, list)
+}
+
+// batchFrame is a Produce request of a batch.
+func batchFrame(topic string, partition int32, acks int16, batch protocol.Batch) []byte {
 	req := kmsg.NewPtrProduceRequest()
-	req.Version, req.Acks, req.TimeoutMillis = 9, acks, int32(answerPatience.Milliseconds())
+	req.Version, req.Acks, req.TimeoutMillis = produceVersion, acks, int32(answerPatience.Milliseconds())
 	p := kmsg.NewProduceRequestTopicPartition()
 	p.Partition, p.Records = partition, batch
 	req.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{p}}}
-	return frame(req), nil
+	return frame(req)
 }

@@ -217,6 +217,9 @@ func (c *conn) flushIdle() error {
 // serve handles one request up to its answer or its place in the queue.
 func (c *conn) serve(fr frame) error {
 	q := queued{frame: fr, received: time.Now()}
+	if c.raw != nil {
+		c.server.wakeful.request(q.received.Sub(epochStart))
+	}
 	header, body, err := protocol.ParseRequestHeader(fr.bytes())
 	if err != nil {
 		c.frames.free(fr)

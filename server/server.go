@@ -69,6 +69,7 @@ type Server struct {
 	listeners   []*listener
 
 	conns    connections
+	wakeful  wakeful
 	creating chan struct{}                 // one for each Metadata request whose topics are being created
 	config   atomic.Pointer[config.Broker] // with the dynamic layers
 
@@ -122,6 +123,7 @@ func New(o Options) (*Server, error) {
 	s.moves = &moves{server: s}
 	s.conns.init()
 	s.ctx, s.cancel = context.WithCancel(context.Background())
+	s.wakeful.stop = s.ctx.Done()
 	return s, nil
 }
 

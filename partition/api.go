@@ -46,7 +46,10 @@ type AppendRequest struct {
 	ExpectEpoch int32 // leader epoch that the caller knows, which must still be the current one; -1 for any
 	// TransactionVersion matters if Batch is a marker of a coordinator: which producer epochs it may carry (KIP-1228).
 	TransactionVersion int16
-	Now                time.Time
+	// SyncHere has what must be durable before the append is acknowledged made so by Append itself, unless somebody is at it: for callers that
+	// would do nothing but wait for it.
+	SyncHere bool
+	Now      time.Time
 }
 
 // Appended is where a batch went. If the append was refused only LogStart and LeaderEpoch mean something.
@@ -57,8 +60,10 @@ type Appended struct {
 	LogStart      int64 // as the answer must show it: -1 with the errors that Kafka finds before it looks at the log
 	LeaderEpoch   int32
 	Duplicate     bool // nothing was appended: the offsets are those of the first time
-	// Flush is not 0 if everything below it has to be durable before the append is acknowledged (flush.messages): AwaitDurable.
+	// Flush is not 0 if everything below it has still to be durable before the append is acknowledged (flush.messages): AwaitDurable.
 	Flush int64
+	// SyncedHere tells that Append has waited for the disk.
+	SyncedHere bool
 }
 
 // RecordErrors refuses a batch for some of its records. It unwraps to INVALID_RECORD or INVALID_TIMESTAMP.

@@ -55,6 +55,12 @@ func (p *Partition) Append(r AppendRequest) (a Appended, err error) {
 		w.header = w.batch.Header()
 		err = p.commit(&w, &a)
 	}
+	if err == nil && a.Flush > 0 && !a.Duplicate {
+		a.SyncedHere = p.syncAppended(r.SyncHere)
+		if a.SyncedHere && p.log.Durable() >= a.Flush {
+			a.Flush = 0
+		}
+	}
 	if err == nil || showsLogStart(err) {
 		a.LogStart = p.log.Start()
 	}

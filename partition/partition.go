@@ -30,11 +30,13 @@ type shared struct {
 	schedule schedule
 	making   crew // makes new partitions' files
 	syncs    crew // makes what was appended durable
-	parent   dirSync
-	failed   func()    // told when a partition fails for its storage; nil if nobody wants to know
-	cleaner  *cleaner  // nil if nothing is compacted
-	cleaned  alarm     // the checkpoint of what is clean, armed by a cleaning
-	advancer *advancer // keeps recovery points from staying behind
+	// syncingHere tells that an append does so itself.
+	syncingHere atomic.Bool
+	parent      dirSync
+	failed      func()    // told when a partition fails for its storage; nil if nobody wants to know
+	cleaner     *cleaner  // nil if nothing is compacted
+	cleaned     alarm     // the checkpoint of what is clean, armed by a cleaning
+	advancer    *advancer // keeps recovery points from staying behind
 	// unverified: transactional batches may begin a transaction without a guard (transaction.partition.verification.enable is off).
 	unverified atomic.Bool
 	// checkpoints are armed by the first change that they would have to tell.

@@ -53,14 +53,28 @@ func (p *Partition) syncNow() {
 	}
 }
 
-// countLocked follows an append: it has the log synced if flush.messages says so, and then gives the offset that must be durable
-// before the append is acknowledged, else 0. With a larger number than 1 only the append that reaches it waits, as in Kafka.
+// syncAppended is syncSoon, or a sync by the caller if it says so, which spares handing the work over and being woken for its result. But only one
+// at a time, and none beside those of the background: a system call that blocks has the runtime look for others to run late.
+func (p *Partition) syncAppended(here bool) (done bool) {
+	if here && p.shared.syncs.idle() && p.shared.syncingHere.CompareAndSwap(false, true) {
+		if done = p.syncState.CompareAndSwap(syncIdle, syncRunning); done {
+			p.syncNow()
+		}
+		p.shared.syncingHere.Store(false)
+	}
+	if !done {
+		p.syncSoon()
+	}
+	return done
+}
+
+// countLocked follows an append: it gives the offset that must be durable before the append is acknowledged if flush.messages has it
+// synced, else 0. With a larger number than 1 only the append that reaches it waits, as in Kafka.
 func (p *Partition) countLocked(before, end int64, cfg *config.Topic) int64 {
 	if cfg.FlushMessages == math.MaxInt64 || end-max(p.log.Durable(), min(p.mu.counted, before)) < cfg.FlushMessages {
 		return 0
 	}
 	p.mu.counted = end
-	p.syncSoon()
 	return end
 }
 

@@ -55,6 +55,8 @@ type produce struct {
 	resp    kmsg.ProduceResponse
 	rows    []produceRow
 	failed  bool // some partition has an error
+	// syncHere tells that the reader may wait for the disk: its client wants one thing at a time.
+	syncHere bool
 
 	// Most requests are about one partition, and need no more memory for it than this.
 	oneRow   [1]produceRow
@@ -74,8 +76,12 @@ func (s *Server) handleProduce(r *request) pending {
 		p.refuseAll(err)
 		return p.answer()
 	}
+	p.syncHere = r.conn != nil && req.Acks != 0 && len(p.rows) == 1 && r.conn.oneAtATime()
 	for i := range p.rows {
 		p.append(&p.rows[i])
+	}
+	if p.syncHere && p.rows[0].appended.SyncedHere {
+		r.conn.lookAhead()
 	}
 	if p.acknowledged() {
 		p.finish()
@@ -393,6 +399,7 @@ func (p *produce) append(row *produceRow) {
 		Acks:        p.req.Acks,
 		Guard:       row.guard,
 		ExpectEpoch: -1,
+		SyncHere:    p.syncHere,
 		Now:         p.request.received,
 	})
 	row.placed = row.err == nil

@@ -49,6 +49,7 @@ type conn struct {
 	queue   chan queued   // capacity maxPipelined; nil before the writer is started. Only the reader sends, and closes it
 	writing chan struct{} // closed when the writer has ended
 
+	ahead    int             // requests to come of a client that doesn't wait for its answers; owned by the reader
 	software *clientSoftware // nil until the client has said what it is; owned by the reader
 
 	out      *buffer      // encoded answers on their way out; nil if there are none
@@ -333,6 +334,27 @@ func (c *conn) reply(q queued) error {
 		c.inflight.Add(-1)
 		c.done(q)
 		return errHangup
+	}
+}
+
+// manyAhead is for how many requests a client is expected to send them without waiting for answers, after it has done so.
+const manyAhead = 256
+
+// oneAtATime tells the reader whether nothing else is to be done on this connection until its client has the answer to the request that is
+// handled, as far as can be known. Then it may wait itself for what it would have the writer wait for.
+func (c *conn) oneAtATime() bool {
+	if c.ahead > 0 {
+		c.ahead--
+		return false
+	}
+	return c.inflight.Load() == 0 && c.out == nil && !c.frames.whole()
+}
+
+// lookAhead is called after such a wait, and before the answer: who has sent the next request by then had better not been kept waiting.
+func (c *conn) lookAhead() {
+	c.server.wakeful.waited()
+	if c.readable() {
+		c.ahead = manyAhead
 	}
 }
 

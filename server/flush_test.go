@@ -1,6 +1,7 @@
 package server
 
 import (
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -38,23 +39,23 @@ func TestAcksWaitForTheDisk(t *testing.T) {
 	disk := newSlowDisk("/safe-0/")
 	s := startServerWith(t, Options{Config: testConfig(t, t.TempDir()), FS: vfs.Inject(vfs.OS, disk.ask)})
 	defer disk.open.Store(true)
-	c, other := dial(t, s), dial(t, s)
-	c.createTopic("safe", 1, "flush.messages=1")
+	clients, other := []*client{dial(t, s), dial(t, s), dial(t, s)}, dial(t, s)
+	other.createTopic("safe", 1, "flush.messages=1")
 	other.createTopic("fast", 1)
 	reqs := []*kmsg.ProduceRequest{
 		produceRequest(9, "safe", 0, 1, batch(t, 1, 10)), produceRequest(9, "safe", 0, -1, batch(t, 1, 10)), produceRequest(9, "safe", 0, 1, batch(t, 1, 10)),
 	}
-	var ids []int32
-	for i, req := range reqs {
-		ids = append(ids, c.send(req))
-		if i == 0 {
-			<-disk.began
-		}
-	}
 	end := func(want int64) func() bool {
 		return func() bool { return s.replicas.Get("safe", 0).Offsets().End == want }
 	}
-	waitFor(t, "the appends", end(3))
+	var ids []int32
+	for i, req := range reqs {
+		ids = append(ids, clients[i].send(req))
+		if i == 0 {
+			<-disk.began
+		}
+		waitFor(t, "the append", end(int64(i+1)))
+	}
 	other.send(produceRequest(9, "safe", 0, 0, batch(t, 1, 10)))
 	waitFor(t, "the last append", end(4))
 	other.produce("fast", 0, batch(t, 1, 10))
@@ -62,7 +63,7 @@ func TestAcksWaitForTheDisk(t *testing.T) {
 		t.Errorf("high watermark %d before the fsync", hw)
 	}
 	disk.goOn <- nil
-	if got := produced(c.receive(reqs[0], ids[0]).(*kmsg.ProduceResponse)); got != "safe-0 0@0" {
+	if got := produced(clients[0].receive(reqs[0], ids[0]).(*kmsg.ProduceResponse)); got != "safe-0 0@0" {
 		t.Error(got)
 	}
 	<-disk.began
@@ -74,7 +75,43 @@ func TestAcksWaitForTheDisk(t *testing.T) {
 		if i == 0 {
 			continue
 		}
-		if got := produced(c.receive(reqs[i], ids[i]).(*kmsg.ProduceResponse)); got != want {
+		if got := produced(clients[i].receive(reqs[i], ids[i]).(*kmsg.ProduceResponse)); got != want {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}
+
+// TestPipelinedAppendsShareFsyncs: a client that doesn't wait for its answers is not kept waiting with its next request by the fsync of the last, once
+// it is known for that.
+func TestPipelinedAppendsShareFsyncs(t *testing.T) {
+	disk := newSlowDisk("/safe-0/")
+	s := startServerWith(t, Options{Config: testConfig(t, t.TempDir()), FS: vfs.Inject(vfs.OS, disk.ask)})
+	defer disk.open.Store(true)
+	c := dial(t, s)
+	c.createTopic("safe", 1, "flush.messages=1")
+	req := produceRequest(9, "safe", 0, -1, batch(t, 1, 10))
+	ids := []int32{c.send(req)}
+	<-disk.began
+	ids = append(ids, c.send(req))
+	waitFor(t, "the next request", func() bool {
+		s.conns.mu.Lock()
+		defer s.conns.mu.Unlock()
+		for c := range s.conns.open {
+			return c.readable()
+		}
+		return false
+	})
+	disk.goOn <- nil
+	<-disk.began
+	for range 3 {
+		ids = append(ids, c.send(req))
+	}
+	waitFor(t, "the appends", func() bool { return s.replicas.Get("safe", 0).Offsets().End == 5 })
+	disk.goOn <- nil
+	<-disk.began
+	disk.goOn <- nil
+	for i, id := range ids {
+		if got, want := produced(c.receive(req, id).(*kmsg.ProduceResponse)), fmt.Sprint("safe-0 0@", i); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

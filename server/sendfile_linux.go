@@ -12,6 +12,19 @@ import (
 // errNoSendfile tells that the file has to be copied through memory.
 var errNoSendfile = errors.New("sendfile not possible")
 
+// readable tells whether something has arrived that has not been read.
+func (c *conn) readable() (yes bool) {
+	if c.raw == nil {
+		return false
+	}
+	_ = c.raw.Control(func(fd uintptr) {
+		var first [1]byte
+		n, _, _ := unix.Recvfrom(int(fd), first[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		yes = n > 0
+	})
+	return yes
+}
+
 // sendFile writes n bytes of a file from pos on to the socket, without moving
 // the file's own position: many connections read the same file. It gives how
 // many it has written.

@@ -30,8 +30,9 @@ type shared struct {
 	schedule schedule
 	making   crew // makes new partitions' files
 	syncs    crew // makes what was appended durable
-	// syncingHere tells that an append does so itself.
+	// syncingHere tells that an append does so itself, lonely how many such syncs in a row met no other.
 	syncingHere atomic.Bool
+	lonely      atomic.Int32
 	parent      dirSync
 	failed      func()    // told when a partition fails for its storage; nil if nobody wants to know
 	cleaner     *cleaner  // nil if nothing is compacted

@@ -53,14 +53,20 @@ func (p *Partition) syncNow() {
 	}
 }
 
-// syncAppended is syncSoon, or a sync by the caller if it says so, which spares handing the work over and being woken for its result. But only one
-// at a time, and none beside those of the background: a system call that blocks has the runtime look for others to run late.
+// lonelySyncs is how many syncs in a row must have met no other before the next is done by who wants it.
+const lonelySyncs = 8
+
+// syncAppended is syncSoon, or a sync by the caller if it says so, which spares handing the work over and being woken for its result. But that is for
+// who is alone: when a goroutine that serves a connection blocks in a system call, the runtime is late to look after the others.
 func (p *Partition) syncAppended(here bool) (done bool) {
-	if here && p.shared.syncs.idle() && p.shared.syncingHere.CompareAndSwap(false, true) {
+	s := p.shared
+	if !s.syncs.idle() || s.syncingHere.Load() {
+		s.lonely.Store(0)
+	} else if here && s.lonely.Add(1) > lonelySyncs && s.syncingHere.CompareAndSwap(false, true) {
 		if done = p.syncState.CompareAndSwap(syncIdle, syncRunning); done {
 			p.syncNow()
 		}
-		p.shared.syncingHere.Store(false)
+		s.syncingHere.Store(false)
 	}
 	if !done {
 		p.syncSoon()

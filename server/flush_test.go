@@ -90,6 +90,12 @@ func TestPipelinedAppendsShareFsyncs(t *testing.T) {
 	c := dial(t, s)
 	c.createTopic("safe", 1, "flush.messages=1")
 	req := produceRequest(9, "safe", 0, -1, batch(t, 1, 10))
+	const before = 20 // by then the reader does the fsyncs
+	disk.open.Store(true)
+	for range before {
+		do[*kmsg.ProduceResponse](c, req)
+	}
+	disk.open.Store(false)
 	ids := []int32{c.send(req)}
 	<-disk.began
 	ids = append(ids, c.send(req))
@@ -106,12 +112,12 @@ func TestPipelinedAppendsShareFsyncs(t *testing.T) {
 	for range 3 {
 		ids = append(ids, c.send(req))
 	}
-	waitFor(t, "the appends", func() bool { return s.replicas.Get("safe", 0).Offsets().End == 5 })
+	waitFor(t, "the appends", func() bool { return s.replicas.Get("safe", 0).Offsets().End == before+5 })
 	disk.goOn <- nil
 	<-disk.began
 	disk.goOn <- nil
 	for i, id := range ids {
-		if got, want := produced(c.receive(req, id).(*kmsg.ProduceResponse)), fmt.Sprint("safe-0 0@", i); got != want {
+		if got, want := produced(c.receive(req, id).(*kmsg.ProduceResponse)), fmt.Sprint("safe-0 0@", before+i); got != want {
 			t.Errorf("got %s, want %s", got, want)
 		}
 	}

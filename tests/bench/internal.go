@@ -187,6 +187,9 @@ func (c *crowd) weigh(when string) error {
 		if err != nil {
 			return err
 		}
+		if len(files) == 0 {
+			return fmt.Errorf("no files of %s in %s: the broker's log.dirs must be {dir}", topic, c.dir)
+		}
 		segments, bytes := map[string]int{}, map[string]int64{} // by directory
 		var most int
 		var largest, all int64

@@ -1,6 +1,6 @@
 // Command compare measures brokers side by side, with the same clients in the same minutes on the same machine:
 //
-//	compare [-load PATTERN] [-rounds 5] [-out DIR] [-page FILE]
+//	compare [-load PATTERN] [-rounds 5] [-out DIR] [-page FILE [-keep]]
 //	compare growth [-load PATTERN] [-page FILE]   what a request costs as a broker has more and more
 //	compare limit receive|send|answer|flush ...   the limits, see limit.go; compare runs them itself
 //
@@ -21,5 +21,6 @@
 // In a command {dir} stands for the folder, {port} for the port to listen on at 127.0.0.1, and {settings} for what the load wants set, as
 // --set key=value --set ...; the command may stay in the foreground or leave the broker behind. The broker is the process that listens on the port.
 //
-// The table goes to stdout. -out writes it as results.json, table.txt and chart.svg, and -page as a page of the documentation.
+// The table goes to stdout. -out writes it as results.json, table.txt and chart.svg, and -page as a page of the documentation,
+// with -keep beside what that tells of other loads already.
 package main

@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"syscall"
 )
 
@@ -34,6 +35,7 @@ func main() {
 	flag.StringVar(&o.dir, "dir", "", "`folder` for the brokers' data; the system's temporary one by default")
 	flag.StringVar(&o.out, "out", "", "`folder` for results.json, table.txt and chart.svg")
 	flag.StringVar(&o.page, "page", "", "`file` to write as a page, with its chart beside it")
+	flag.BoolVar(&o.keep, "keep", false, "the page keeps what it tells of loads that are not run")
 	flag.Parse()
 	exitOn(o.run(ctx))
 }
@@ -54,6 +56,7 @@ type options struct {
 	crowd     int
 	dir       string
 	out, page string
+	keep      bool
 }
 
 func (o options) run(ctx context.Context) (err error) {
@@ -77,16 +80,23 @@ func (o options) run(ctx context.Context) (err error) {
 	}
 	before := loadAverage()
 	all, err := r.run(ctx, loads)
-	report := newReport(all)
-	report.Busy = before + " to " + loadAverage()
+	report := newReport(all, before+" to "+loadAverage(), o.scale)
 	fmt.Print(report.text())
 	if o.out != "" {
 		err = errors.Join(err, report.write(o.out))
 	}
-	if o.page != "" {
-		err = errors.Join(err, report.writePage(o.page))
+	if o.page == "" {
+		return err
 	}
-	return err
+	if o.keep {
+		err = errors.Join(err, report.keep(o.page, o.all()))
+	}
+	return errors.Join(err, report.writePage(o.page))
+}
+
+// all are the loads that there are, in the order of a report.
+func (o options) all() []load {
+	return slices.Concat(produceLoads(), consumeLoads(), singleLoads(), latencyLoads(), txnLoads(), offsetLoads(), javaLoads(), flushLoads(), groupLoads(), startLoads(o.crowd))
 }
 
 // selected are the loads whose name fits.
@@ -95,11 +105,9 @@ func (o options) selected() (loads []load, err error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, list := range [][]load{produceLoads(), consumeLoads(), singleLoads(), latencyLoads(), txnLoads(), offsetLoads(), javaLoads(), flushLoads(), groupLoads(), startLoads(o.crowd)} {
-		for _, l := range list {
-			if pattern.MatchString(l.name) {
-				loads = append(loads, l)
-			}
+	for _, l := range o.all() {
+		if pattern.MatchString(l.name) {
+			loads = append(loads, l)
 		}
 	}
 	if len(loads) == 0 {

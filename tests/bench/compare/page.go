@@ -1,9 +1,12 @@
 package main
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +32,36 @@ func (r *report) writePage(name string) error {
 	return replaceBetween(name, pageBegin, pageEnd, r.markdown(base+".svg"))
 }
 
+// keep takes over what a page tells of the loads that are not in the report; all gives their order.
+func (r *report) keep(name string, all []load) error {
+	data, err := os.ReadFile(beside(name) + ".json")
+	if err != nil {
+		return err
+	}
+	var earlier report
+	if err := json.Unmarshal(data, &earlier); err != nil {
+		return err
+	}
+	if earlier.Machine != r.Machine {
+		return fmt.Errorf("%s is of another machine: %s", name, earlier.Machine)
+	}
+	alone := slices.IndexFunc(all, func(l load) bool { return len(l.settings) > 0 || l.alone != nil })
+	place := map[string]int{memoryLoad: 2*alone - 1}
+	goals := map[string][]goal{memoryLoad: memoryGoals()}
+	for i, l := range all {
+		place[l.name], goals[l.name] = 2*i, l.goals
+	}
+	for _, o := range earlier.Outcomes {
+		if !slices.ContainsFunc(r.Outcomes, func(n outcome) bool { return n.Name == o.Name }) {
+			o.goals = goals[o.Name]
+			r.Outcomes = append(r.Outcomes, o)
+		}
+	}
+	slices.SortStableFunc(r.Outcomes, func(a, b outcome) int { return cmp.Compare(place[a.Name], place[b.Name]) })
+	r.setRows()
+	return nil
+}
+
 // beside is the name of a page without its ending, for what lies beside it.
 func beside(page string) string { return strings.TrimSuffix(page, filepath.Ext(page)) }
 
@@ -48,11 +81,7 @@ func replaceBetween(name, begin, end, text string) error {
 
 func (r *report) markdown(chart string) string {
 	var b strings.Builder
-	rounds := 0
-	for _, o := range r.Outcomes {
-		rounds = max(rounds, len(o.Rounds))
-	}
-	fmt.Fprintf(&b, "Measured %s on %s; up to %d pairs of runs; load average %s.\n\n", r.Date, r.Machine, rounds, r.Busy)
+	fmt.Fprintf(&b, "Measured on %s.\n\n", r.Machine)
 	fmt.Fprintf(&b, "![Ratios, Oncelog to Kafka](%s)\n\n", filepath.Base(chart))
 	b.WriteString("| " + strings.Join(heads, " | ") + " |\n|" + strings.Repeat("---|", len(heads)) + "\n")
 	last := ""
@@ -64,6 +93,18 @@ func (r *report) markdown(chart string) string {
 			last, cells[0] = cells[0], "**"+cells[0]+"** "+w.about
 		}
 		b.WriteString("| " + strings.Join(cells, " | ") + " |\n")
+	}
+	b.WriteString("\nWhen, how busy the machine was, and how many pairs:\n\n")
+	loads := map[string][]string{}
+	var runs []string
+	for _, o := range r.Outcomes {
+		if loads[o.When] == nil {
+			runs = append(runs, o.When)
+		}
+		loads[o.When] = append(loads[o.When], fmt.Sprintf("%s (%d)", o.Name, len(o.Rounds)))
+	}
+	for _, run := range runs {
+		fmt.Fprintf(&b, "- %s: %s\n", run, strings.Join(loads[run], ", "))
 	}
 	b.WriteString("\n")
 	return b.String()

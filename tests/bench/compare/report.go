@@ -17,9 +17,7 @@ import (
 
 // report is all outcomes, and what is told of them: one row for each figure that counts.
 type report struct {
-	Date     string
 	Machine  string
-	Busy     string // load averages, before and after: how much else the machine had to do
 	Outcomes []outcome
 	rows     []row
 }
@@ -33,14 +31,23 @@ type row struct {
 	goals               []goal
 }
 
-func newReport(all []outcome) *report {
-	r := &report{Date: time.Now().Format(time.DateOnly), Machine: machine(), Outcomes: all}
-	for _, o := range all {
+// newReport tells of what was measured just now; busy are the load averages.
+func newReport(all []outcome, busy string, scale float64) *report {
+	r := &report{Machine: machine(), Outcomes: all}
+	for i := range all {
+		all[i].When = fmt.Sprintf("%s, load average %s, scale %g", time.Now().Format(time.DateOnly), busy, scale)
+	}
+	r.setRows()
+	return r
+}
+
+func (r *report) setRows() {
+	r.rows = nil
+	for _, o := range r.Outcomes {
 		for _, figure := range o.told() {
 			r.rows = append(r.rows, o.row(figure))
 		}
 	}
-	return r
 }
 
 // loadAverage is that of the last 15 minutes, which a comparison itself raises to about 2.

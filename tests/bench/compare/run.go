@@ -26,12 +26,18 @@ type runner struct {
 type outcome struct {
 	Name, About string
 	Unit        string
+	When        string               // it was measured, how busy the machine was, and at which scale
 	Rounds      []map[string]figures // by contender; that of a limit is "limit"
 	goals       []goal
 }
 
 // cleanSoon has what a load leaves behind removed right after it, and not in the midst of a later one.
 const cleanSoon = "log.segment.delete.delay.ms=500"
+
+// memoryLoad is the name of what is no load: the memory after all that share a process with Kafka's own settings.
+const memoryLoad = "memory"
+
+func memoryGoals() []goal { return []goal{{figure: "peak MiB", most: .15}} }
 
 // warmups are rounds that are not counted: a virtual machine compiles what it runs often.
 const warmups = 1
@@ -133,7 +139,7 @@ func (r *runner) alternate(ctx context.Context, l load, beds []*bed) (outcome, e
 
 // memoryAfter is what the loads have left the brokers with.
 func (r *runner) memoryAfter(beds []*bed) (outcome, error) {
-	o := outcome{Name: "memory", About: "resident memory after the loads above", goals: []goal{{figure: "peak MiB", most: .15}}}
+	o := outcome{Name: memoryLoad, About: "resident memory after the loads above", goals: memoryGoals()}
 	got := map[string]figures{}
 	for _, b := range beds {
 		now, peak, err := b.broker.memory()

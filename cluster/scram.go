@@ -133,10 +133,11 @@ func (c *Controller) AlterScramCredentials(ctx context.Context, req *kmsg.AlterU
 
 // credentialAlteration is what a request wants of one credential.
 type credentialAlteration struct {
-	user       string
-	mechanism  int8
-	credential *ScramCredential // nil: delete
-	err        error            // what is wrong with it whatever the metadata is
+	user        string
+	mechanism   int8
+	credential  *ScramCredential // nil: delete
+	err         error            // what is wrong with it whatever the metadata is
+	emptySecret bool             // wrong as well, but said only of a user who is named once
 }
 
 // credentialsWanted takes from a request what it wants, and keeps nothing of its bytes.
@@ -149,7 +150,7 @@ func credentialsWanted(req *kmsg.AlterUserSCRAMCredentialsRequest) []credentialA
 		u := &req.Upsertions[i]
 		a := credentialAlteration{user: u.Name, mechanism: u.Mechanism, err: checkUpsertion(u)}
 		if a.err == nil {
-			a.credential = deriveCredential(u)
+			a.credential, a.emptySecret = deriveCredential(u), len(u.SaltedPassword) == 0
 		}
 		as = append(as, a)
 	}
@@ -175,8 +176,6 @@ func checkUpsertion(u *kmsg.AlterUserSCRAMCredentialsRequestUpsertion) error {
 		return reject(kerr.UnacceptableCredential, "Too few iterations")
 	case u.Iterations > scramIterationsMax:
 		return reject(kerr.UnacceptableCredential, "Too many iterations")
-	case len(u.SaltedPassword) == 0:
-		return reject(kerr.UnacceptableCredential, "Salted password must not be empty")
 	}
 	return nil
 }
@@ -234,7 +233,11 @@ func (d *decider) alterCredentials(wanted []credentialAlteration) (as credential
 		}
 		as.add(a)
 	}
-	for _, a := range as.all {
+	for i := range as.all {
+		a := &as.all[i]
+		if a.err == nil && a.emptySecret {
+			a.err = reject(kerr.UnacceptableCredential, "Salted password must not be empty")
+		}
 		if a.err == nil {
 			records = append(records, credentialRecord{a.user, a.mechanism, a.credential})
 		}

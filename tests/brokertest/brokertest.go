@@ -188,9 +188,12 @@ func (b *Broker) start(listen string) {
 			<-p.exited
 			b.t.Fatalf("the broker ended before it was ready: %v\n%s", p.err, tail(b.Log()))
 		}
-		b.addr, b.http = parseReady(line)
-		if b.addr == "" {
-			b.t.Fatalf("no address in the ready line %q", line)
+		addr, url := parseReady(line)
+		if addr == "" || b.addr != "" && addr != b.addr {
+			b.t.Fatalf("not the address in the ready line %q", line)
+		}
+		if b.http = url; b.addr == "" {
+			b.addr = addr // later on clients of other goroutines read it
 		}
 	case <-time.After(readyWithin):
 		cmd.Process.Signal(syscall.SIGQUIT)

@@ -2,7 +2,7 @@
 # Its parts are kafkajs, platformatic and confluent. The last is built from source, which takes 4 to 10 minutes once.
 need node npm
 modules() { cp "$DIR/$1.json" package.json && npm install --no-audit --no-fund --loglevel=error; }
-broker main num.partitions=4
+broker main num.partitions=4 log.retention.ms=-1 # some records are dated 2023
 for c in kafkajs platformatic confluent; do
   part "$c" || continue
   if [ "$c" = confluent ]; then

@@ -51,13 +51,6 @@ func (c *crew) next() func() {
 	return do
 }
 
-// idle tells whether there is no work.
-func (c *crew) idle() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.mu.workers == 0
-}
-
 // close drops what has not begun, and waits for the rest.
 func (c *crew) close() {
 	c.mu.Lock()

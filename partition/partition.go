@@ -30,14 +30,11 @@ type shared struct {
 	schedule schedule
 	making   crew // makes new partitions' files
 	syncs    crew // makes what was appended durable
-	// syncingHere tells that an append does so itself, lonely how many such syncs in a row met no other.
-	syncingHere atomic.Bool
-	lonely      atomic.Int32
-	parent      dirSync
-	failed      func()    // told when a partition fails for its storage; nil if nobody wants to know
-	cleaner     *cleaner  // nil if nothing is compacted
-	cleaned     alarm     // the checkpoint of what is clean, armed by a cleaning
-	advancer    *advancer // keeps recovery points from staying behind
+	parent   dirSync
+	failed   func()    // told when a partition fails for its storage; nil if nobody wants to know
+	cleaner  *cleaner  // nil if nothing is compacted
+	cleaned  alarm     // the checkpoint of what is clean, armed by a cleaning
+	advancer *advancer // keeps recovery points from staying behind
 	// unverified: transactional batches may begin a transaction without a guard (transaction.partition.verification.enable is off).
 	unverified atomic.Bool
 	// checkpoints are armed by the first change that they would have to tell.

@@ -53,25 +53,15 @@ func (p *Partition) syncNow() {
 	}
 }
 
-// lonelySyncs is how many syncs in a row must have met no other before the next is done by who wants it.
-const lonelySyncs = 8
-
-// syncAppended is syncSoon, or a sync by the caller if it says so, which spares handing the work over and being woken for its result. But that is for
-// who is alone: when a goroutine that serves a connection blocks in a system call, the runtime is late to look after the others.
+// syncAppended is syncSoon, or a sync by the caller if it says so and nobody is at one: that spares handing the work over, and being woken for its
+// result.
 func (p *Partition) syncAppended(here bool) (done bool) {
-	s := p.shared
-	if !s.syncs.idle() || s.syncingHere.Load() {
-		s.lonely.Store(0)
-	} else if here && s.lonely.Add(1) > lonelySyncs && s.syncingHere.CompareAndSwap(false, true) {
-		if done = p.syncState.CompareAndSwap(syncIdle, syncRunning); done {
-			p.syncNow()
-		}
-		s.syncingHere.Store(false)
+	if here && p.syncState.CompareAndSwap(syncIdle, syncRunning) {
+		p.syncNow()
+		return true
 	}
-	if !done {
-		p.syncSoon()
-	}
-	return done
+	p.syncSoon()
+	return false
 }
 
 // countLocked follows an append: it gives the offset that must be durable before the append is acknowledged if flush.messages has it

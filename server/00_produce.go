@@ -76,12 +76,12 @@ func (s *Server) handleProduce(r *request) pending {
 		p.refuseAll(err)
 		return p.answer()
 	}
-	p.syncHere = r.conn != nil && req.Acks != 0 && len(p.rows) == 1 && r.conn.oneAtATime()
+	p.syncHere = r.conn != nil && req.Acks != 0 && len(p.rows) == 1 && r.conn.syncsAlone(r.received)
 	for i := range p.rows {
 		p.append(&p.rows[i])
 	}
-	if p.syncHere && p.rows[0].appended.SyncedHere {
-		r.conn.lookAhead()
+	if r.conn != nil && len(p.rows) > 0 && (p.rows[0].appended.Flush > 0 || p.rows[0].appended.SyncedHere) {
+		r.conn.lookAhead(p.rows[0].appended.SyncedHere)
 	}
 	if p.acknowledged() {
 		p.finish()

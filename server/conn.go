@@ -337,23 +337,34 @@ func (c *conn) reply(q queued) error {
 	}
 }
 
+// aloneFor is how long a connection must have been the only one whose requests waited for a disk before its reader does so itself: blocked in the
+// system call it keeps a processor from the others, so that they might not even be heard.
+const aloneFor = 100 * time.Millisecond
+
 // manyAhead is for how many requests a client is expected to send them without waiting for answers, after it has done so.
 const manyAhead = 256
 
-// oneAtATime tells the reader whether nothing else is to be done on this connection until its client has the answer to the request that is
-// handled, as far as can be known. Then it may wait itself for what it would have the writer wait for.
-func (c *conn) oneAtATime() bool {
+// syncsAlone tells the reader whether nothing else is to be done until the client has the answer to the request that is handled, as far as can be
+// known: not on this connection, and no other has waited for a disk for a while. Then the reader may wait itself for the disk.
+func (c *conn) syncsAlone(now time.Time) bool {
 	if c.ahead > 0 {
 		c.ahead--
 		return false
 	}
-	return c.inflight.Load() == 0 && c.out == nil && !c.frames.whole()
+	s := c.server
+	return s.lastSync.Load() == c && now.Sub(epochStart)-time.Duration(s.lastSyncSince.Load()) > aloneFor && c.inflight.Load() == 0 && c.out == nil && !c.frames.whole()
 }
 
-// lookAhead is called after such a wait, and before the answer: who has sent the next request by then had better not been kept waiting.
-func (c *conn) lookAhead() {
-	c.server.wakeful.waited()
-	if c.readable() {
+// lookAhead is called for a request that waits for a disk. If the reader has done that, a client that has sent the next request meanwhile was kept
+// waiting for nothing.
+func (c *conn) lookAhead(waited bool) {
+	s := c.server
+	s.wakeful.waited()
+	if s.lastSync.Load() != c {
+		s.lastSyncSince.Store(int64(time.Since(epochStart)))
+		s.lastSync.Store(c)
+	}
+	if waited && c.readable() {
 		c.ahead = manyAhead
 	}
 }

@@ -90,11 +90,10 @@ func TestPipelinedAppendsShareFsyncs(t *testing.T) {
 	c := dial(t, s)
 	c.createTopic("safe", 1, "flush.messages=1")
 	req := produceRequest(9, "safe", 0, -1, batch(t, 1, 10))
-	const before = 20 // by then the reader does the fsyncs
 	disk.open.Store(true)
-	for range before {
-		do[*kmsg.ProduceResponse](c, req)
-	}
+	do[*kmsg.ProduceResponse](c, req)
+	const before = 1
+	s.lastSyncSince.Add(-int64(aloneFor)) // from now on the reader does the fsyncs
 	disk.open.Store(false)
 	ids := []int32{c.send(req)}
 	<-disk.began

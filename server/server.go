@@ -68,10 +68,12 @@ type Server struct {
 	moves       *moves
 	listeners   []*listener
 
-	conns    connections
-	wakeful  wakeful
-	creating chan struct{}                 // one for each Metadata request whose topics are being created
-	config   atomic.Pointer[config.Broker] // with the dynamic layers
+	conns         connections
+	wakeful       wakeful
+	lastSync      atomic.Pointer[conn]          // the connection that had a request wait for a disk last
+	lastSyncSince atomic.Int64                  // since when no other has, in nanoseconds since epochStart
+	creating      chan struct{}                 // one for each Metadata request whose topics are being created
+	config        atomic.Pointer[config.Broker] // with the dynamic layers
 
 	failed  chan error      // capacity 1: why the server can't go on
 	ctx     context.Context // ends when connections must end

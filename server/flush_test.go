@@ -122,22 +122,32 @@ func TestPipelinedAppendsShareFsyncs(t *testing.T) {
 	}
 }
 
-// A failed fsync is told to those who wait for it.
+// A failed fsync is told to those who wait for it, whoever did it.
 func TestFailedFsyncIsTold(t *testing.T) {
-	disk := newSlowDisk("/safe-0/")
-	s := startServerWith(t, Options{Config: testConfig(t, t.TempDir()), FS: vfs.Inject(vfs.OS, disk.ask)})
-	defer disk.open.Store(true)
-	c := dial(t, s)
-	c.createTopic("safe", 1, "flush.messages=1")
-	req := produceRequest(9, "safe", 0, 1, batch(t, 1, 10))
-	id := c.send(req)
-	<-disk.began
-	disk.goOn <- syscall.EIO
-	if got := produced(c.receive(req, id).(*kmsg.ProduceResponse)); !strings.HasPrefix(got, "safe-0 56@") {
-		t.Error(got)
-	}
-	if got := produced(do[*kmsg.ProduceResponse](c, req)); got != "safe-0 56@-1" {
-		t.Error(got)
+	for _, acks := range []int16{1, -1} {
+		for _, here := range []bool{false, true} {
+			disk := newSlowDisk("/safe-0/")
+			s := startServerWith(t, Options{Config: testConfig(t, t.TempDir()), FS: vfs.Inject(vfs.OS, disk.ask)})
+			c := dial(t, s)
+			c.createTopic("safe", 1, "flush.messages=1")
+			req := produceRequest(9, "safe", 0, acks, batch(t, 1, 10))
+			if here {
+				disk.open.Store(true)
+				do[*kmsg.ProduceResponse](c, req)
+				s.lastSyncSince.Add(-int64(aloneFor))
+				disk.open.Store(false)
+			}
+			id := c.send(req)
+			<-disk.began
+			disk.goOn <- syscall.EIO
+			if got := produced(c.receive(req, id).(*kmsg.ProduceResponse)); !strings.HasPrefix(got, "safe-0 56@") {
+				t.Error(acks, here, got)
+			}
+			if got := produced(do[*kmsg.ProduceResponse](c, req)); got != "safe-0 56@-1" {
+				t.Error(acks, here, got)
+			}
+			disk.open.Store(true)
+		}
 	}
 }
 

@@ -32,7 +32,7 @@ func (r *report) writePage(name string) error {
 	return replaceBetween(name, pageBegin, pageEnd, r.markdown(base+".svg"))
 }
 
-// keep takes over what a page tells of the loads that are not in the report; all gives their order.
+// keep takes over what a page tells of the loads that are not in the report, and of the memory after all of them; all gives their order.
 func (r *report) keep(name string, all []load) error {
 	data, err := os.ReadFile(beside(name) + ".json")
 	if err != nil {
@@ -52,6 +52,9 @@ func (r *report) keep(name string, all []load) error {
 		place[l.name], goals[l.name] = 2*i, l.goals
 	}
 	for _, o := range earlier.Outcomes {
+		if o.Name == memoryLoad {
+			r.Outcomes = slices.DeleteFunc(r.Outcomes, func(n outcome) bool { return n.Name == memoryLoad })
+		}
 		if !slices.ContainsFunc(r.Outcomes, func(n outcome) bool { return n.Name == o.Name }) {
 			o.goals = goals[o.Name]
 			r.Outcomes = append(r.Outcomes, o)
